@@ -1,0 +1,52 @@
+# fivegates: the commands a person types. The C library itself is built by
+# meson, the Python package by setuptools; both read core/SOURCES.
+PYTHON ?= python3
+VENV := .venv
+BUILD := build/meson
+export PYTHON
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: ## install what is missing, build, and compare plain retries with fivegates
+	@.ci/setup demo
+	@$(VENV)/bin/python demo/demo.py $(ARGS)
+
+test: ## install what is missing and run every test
+	@.ci/setup test
+	@.ci/test
+
+build: ## the C library, its tests and benchmarks, in build/meson
+	@.ci/setup build
+	@.ci/configure $(BUILD) -Dwerror=true
+	@meson compile -C $(BUILD)
+
+unit: build ## the C tests alone, from build/meson
+	@meson test -C $(BUILD) --print-errorlogs
+
+wheel: ## an abi3 wheel with cJSON bundled, in dist/
+	@.ci/setup wheel
+	@rm -rf build/wheel && mkdir -p build/wheel dist
+	@$(VENV)/bin/python -m pip wheel -q --no-deps --no-build-isolation -w build/wheel .
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair -w dist build/wheel/*.whl
+	@ls -l dist/*.whl
+
+bench: ## the benchmarks, C and Python
+	@.ci/setup build
+	@.ci/configure build/release --buildtype=release
+	@meson compile -C build/release
+	@meson test -C build/release --benchmark --verbose
+	@if [ -f benchmarks/run.py ]; then .ci/setup test && $(VENV)/bin/python benchmarks/run.py $(ARGS); fi
+
+fuzz: ## every libFuzzer target for SECONDS each (default 60)
+	@.ci/setup test
+	@.ci/fuzz $(or $(SECONDS),60)
+
+format: ## clang-format over the C sources
+	@find core bindings tests benchmarks -name '*.[ch]' -print0 | xargs -0 -r clang-format -i
+
+clean: ## remove build results (the virtual environment stays)
+	rm -rf build dist bindings/python/*.egg-info
+
+.PHONY: help demo test build unit wheel bench fuzz format clean
+.DEFAULT_GOAL := help

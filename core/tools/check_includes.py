@@ -1,0 +1,79 @@
+"""A file of core/src includes only its own header and lower levels.
+
+The table below is the module map of core/src: a module stands on the levels
+under it. core/src never includes core/card or core/host; core/card may
+include core/src; both may name only pure system headers.
+"""
+
+import pathlib
+import re
+import sys
+
+LEVELS = [
+    # 0: words and arithmetic
+    ["fg_base", "fg_time", "fg_atomic", "fg_math"],
+    # 1: text, names, numbers
+    ["fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash", "fg_log2"],
+    # 2: leaves
+    ["fg_scan", "fg_backoff", "fg_bucket", "fg_window", "fg_sketch"],
+    # 3
+    ["fg_sse", "fg_classify", "fg_breaker", "fg_budget", "fg_contract"],
+    # 4: the policy block
+    ["fg_policy"],
+    # 5: the pure kernel, the region
+    ["fg_decide", "fg_region"],
+    # 6: a call
+    ["fg_call"],
+    # 7
+    ["fg_engine"],
+    # 8: text for people and the exported functions
+    ["fg_ledger", "fg_explain", "fg_api", "fg_abi"],
+]
+SYSTEM = {
+    "src": {"stdint.h", "stddef.h", "stdbool.h", "string.h", "limits.h",
+            "stdatomic.h"},
+    "card": {"stdint.h", "stddef.h", "stdbool.h", "string.h", "limits.h",
+             "inttypes.h", "math.h", "cjson/cJSON.h", "cJSON.h"},
+}
+LEVEL = {name: i for i, names in enumerate(LEVELS) for name in names}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    wrong = []
+    own = {area: {p.name for p in (root / "core" / area).glob("*.h")}
+           for area in ("src", "card")}
+    files = [(area, path) for area in ("src", "card")
+             for path in sorted((root / "core" / area).glob("*.[chi]*"))]
+    for area, path in files:
+        name = path.relative_to(root).as_posix()
+        stem = path.stem
+        if area == "src" and stem not in LEVEL:
+            wrong.append(f"{name}: add {stem} to the table in check_includes.py")
+            continue
+        for mark, target in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if mark == "<" or target in SYSTEM[area]:
+                if target not in SYSTEM[area]:
+                    wrong.append(f"{name}: may not include <{target}>")
+                continue
+            if target == "fivegates.h":
+                continue
+            if target in own["src"]:
+                other = pathlib.Path(target).stem
+                if area == "src" and other != stem and \
+                        LEVEL.get(other, -1) >= LEVEL[stem]:
+                    wrong.append(
+                        f"{name}: {target} (level {LEVEL.get(other)}) is not "
+                        f"below level {LEVEL[stem]}")
+            elif not (area == "card" and target in own["card"]):
+                wrong.append(f"{name}: may not include \"{target}\"")
+    for line in wrong:
+        print(line)
+    if not wrong:
+        print(f"{len(files)} files")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
