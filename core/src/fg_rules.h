@@ -1,0 +1,59 @@
+/* Classification rules, compiled: one form for the built-in ones and for a
+ * card's `classify:`. Pointer-free; texts are offsets into a pool.
+ *
+ * A text condition holds alternatives joined by '|', compared in any case; an
+ * alternative that ends in '*' is a prefix. Of `message`, an alternative is a
+ * list of phrases joined by '&' that must all occur, each beginning at the
+ * start of a word; message texts are lower-case. core/card joins a JSON list
+ * with '|' (message: one text -> its words joined by '&', a list -> its phrases
+ * joined by '&'), and refuses a rule whose `when` has nothing but a message. */
+#ifndef FG_RULES_H
+#define FG_RULES_H
+
+#include "fg_base.h"
+
+typedef struct fg_rtext { uint32_t off, len; } fg_rtext; /* into the pool; len 0 = any */
+
+enum { FG_RULE_STATUS_MAX = 8, FG_RULE_HEADER_MAX = 2 };
+
+typedef struct fg_rule {
+  /* when: all must hold */
+  fg_rtext provider, api, code, type, error, message, lib, kind;
+  fg_rtext header[FG_RULE_HEADER_MAX], header_value[FG_RULE_HEADER_MAX]; /* value len 0: the header is there */
+  uint16_t status[FG_RULE_STATUS_MAX]; /* 429; 5 is 5xx; 0 ends the list, an empty list is any */
+  uint32_t phases;                     /* bit 1 << FG_PHASE_*; 0 = any */
+  /* then: value + 1, 0 = as the rest says (the kind's defaults, then the owner's) */
+  uint16_t set_owner, set_kind, set_class, set_scope, set_period, set_billed, set_commit, set_repair;
+  uint16_t set_overload, set_trips_breaker, set_should_retry; /* 1 false, 2 true */
+  uint16_t has_retry_after;
+  uint32_t retry_after_ms;
+  uint32_t zero;
+  fg_rtext why; /* NUL-terminated in the pool */
+} fg_rule;
+
+/* Everything of a failed attempt that a rule can look at. Built by fg_classify
+ * from evidence; texts are borrowed. */
+enum { FG_SIGN_NAMES = 16, FG_SIGN_TEXT = 2048 };
+enum { FG_NAME_CODE = 1, FG_NAME_TYPE = 2, FG_NAME_OTHER = 4 };
+
+typedef struct fg_rule_name { const char *ptr; uint16_t len, what; } fg_rule_name; /* a code, type, status or reason word of the body */
+
+typedef struct fg_rule_input {
+  fg_str provider, api, lib, kind;
+  uint32_t phase;
+  int32_t status;
+  const fg_header *headers;
+  uint32_t header_count, name_count;
+  fg_rule_name name[FG_SIGN_NAMES];
+  fg_str message;      /* lower-case */
+  uint64_t starts[16]; /* which word beginnings the message has: a filter before the search */
+} fg_rule_input;
+
+/* Nonzero when all conditions of the rule hold. */
+int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
+/* Nonzero when one alternative of a message condition holds. */
+int fg_rule_message(const char *alternatives, uint32_t len, const fg_rule_input *in);
+/* Fills in->starts from in->message. */
+void fg_rule_index(fg_rule_input *in);
+
+#endif /* FG_RULES_H */
