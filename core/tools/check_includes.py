@@ -15,7 +15,7 @@ LEVELS = [
     # 1: text, names, numbers
     ["fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash", "fg_log2"],
     # 2: leaves
-    ["fg_scan", "fg_backoff", "fg_bucket", "fg_window", "fg_sketch"],
+    ["fg_rules", "fg_scan", "fg_backoff", "fg_bucket", "fg_window", "fg_sketch"],
     # 3
     ["fg_sse", "fg_classify", "fg_breaker", "fg_budget", "fg_contract"],
     # 4: the policy block
