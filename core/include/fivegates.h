@@ -665,7 +665,7 @@ typedef struct fg_decision {
   uint32_t hint_status, hint_should_retry, hint_retry_after_ms; /* for an HTTP answer to an outer layer; 0 status = none */
   uint32_t label;          /* 1: the answer comes from a stand-in or is degraded; requested is the primary's id */
   uint32_t requested;
-  uint32_t rejected_count, rejected[16]; /* route | reason << 16, in policy order */
+  uint32_t rejected_count, rejected[16]; /* route | reason << 16, in the order they were weighed */
 } fg_decision;
 
 enum { /* fg_candidate.flags */
@@ -715,7 +715,15 @@ enum { /* fg_facts.flags */
   FG_FACT_ROUTE_PACED = 4096     /* the failed route is paced now */
 };
 
-typedef struct fg_rung { uint32_t step, route_index, max_tokens, compact_tokens, max_age_s, text, spent, helps; } fg_rung;
+typedef struct fg_rung { /* one step of the ladder, as it would be now */
+  uint32_t step;            /* FG_STEP_* */
+  uint32_t route_index;     /* candidate of a smaller_model step */
+  uint32_t max_tokens, compact_tokens, max_age_s, text; /* its values */
+  uint32_t spent;           /* 1: already used in this call, or the host said it cannot */
+  uint32_t helps;           /* 1: it would change something (fewer tokens than now, tools to drop, a score that is enough) */
+  uint32_t tokens, estimate_ms; /* an edited request's worst case and estimate on the failed route (or the primary) */
+  int64_t extra_nusd;       /* extra money it would be */
+} fg_rung;
 
 typedef struct fg_facts { /* everything fg_decide looks at; the engine fills the same struct */
   uint32_t size, stage, flags, unable, max_wait_ms;
