@@ -12,19 +12,25 @@ import sys
 LEVELS = [
     ["fg_base", "fg_time", "fg_atomic"],
     ["fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
-    # leaves
-    ["fg_rules", "fg_scan", "fg_backoff", "fg_bucket", "fg_window",
-     "fg_sketch"],
-    ["fg_keys"],
-    ["fg_sse", "fg_classify", "fg_breaker", "fg_budget", "fg_contract"],
+    # leaves: text
+    ["fg_rules", "fg_scan"],
+    ["fg_keys", "fg_signs"],
+    ["fg_sse", "fg_classify"],
+    # leaves: numbers, and words of shared state
+    ["fg_backoff", "fg_breaker", "fg_bucket", "fg_gauge", "fg_gcra",
+     "fg_rendezvous", "fg_sketch", "fg_spend", "fg_spill", "fg_stall",
+     "fg_window"],
     # the compiled card
     ["fg_policy"],
     # the pure kernel
     ["fg_gates"],
     ["fg_weigh"],
     ["fg_decide"],
-    # shared state, a call, the engine
+    # shared state
     ["fg_region"],
+    ["fg_witness"],
+    ["fg_health"],
+    # a call, the engine
     ["fg_call"],
     ["fg_engine"],
     # text for people and the exported functions
