@@ -19,7 +19,7 @@ test: ## install what is missing and run every test
 build: ## the C library, its tests and benchmarks, in build/meson
 	@.ci/setup build
 	@.ci/configure $(BUILD) -Dwerror=true
-	@meson compile -C $(BUILD)
+	@meson compile -C $(BUILD) --ninja-args=-k0
 
 unit: build ## the C tests alone, from build/meson
 	@meson test -C $(BUILD) --print-errorlogs
