@@ -14,7 +14,8 @@ LEVELS = [
     ["fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
     # leaves: text
     ["fg_rules", "fg_scan"],
-    ["fg_keys", "fg_signs"],
+    ["fg_keys", "fg_hint"],
+    ["fg_signs"],
     ["fg_sse", "fg_classify"],
     # leaves: numbers, and words of shared state
     ["fg_backoff", "fg_breaker", "fg_bucket", "fg_gauge", "fg_gcra",
