@@ -1,4 +1,4 @@
-"""A file of core/src includes only its own header and lower levels.
+"""A file of core/src includes only its own module and lower levels.
 
 The table below is the module map of core/src: a module stands on the levels
 under it. core/src never includes core/card or core/host; core/card may
@@ -69,9 +69,8 @@ def main() -> int:
              for path in sorted((root / "core" / area).glob("*.[chi]*"))]
     for area, path in files:
         name = path.relative_to(root).as_posix()
-        # A header makes a module; a .c without one is part of another.
-        stem = path.stem if path.suffix == ".h" else module_of(path.stem)
-        if area == "src" and stem not in LEVEL:
+        stem = module_of(path.stem)
+        if area == "src" and stem is None:
             wrong.append(
                 f"{name}: add {path.stem} to the table in check_includes.py")
             continue
@@ -83,11 +82,11 @@ def main() -> int:
             if target == "fivegates.h":
                 continue
             if target in own["src"]:
-                other = pathlib.Path(target).stem
-                if area == "src" and other != stem and \
-                        LEVEL.get(other, -1) >= LEVEL[stem]:
+                other = module_of(pathlib.Path(target).stem)
+                if area == "src" and other is not None and other != stem \
+                        and LEVEL[other] >= LEVEL[stem]:
                     wrong.append(
-                        f"{name}: {target} (level {LEVEL.get(other)}) is not "
+                        f"{name}: {target} (level {LEVEL[other]}) is not "
                         f"below level {LEVEL[stem]}")
             elif not (area == "card" and target in own["card"]):
                 wrong.append(f"{name}: may not include \"{target}\"")
