@@ -2,7 +2,7 @@
  * card's `classify:`. Pointer-free; texts are offsets into a pool.
  *
  * A text condition holds alternatives joined by '|', compared in any case; an
- * alternative that ends in '*' is a prefix. Of `message`, an alternative is a
+ * alternative that ends in '*' is a prefix, one that begins with it occurs anywhere. Of `message`, an alternative is a
  * list of phrases joined by '&' that must all occur, each beginning at the
  * start of a word; message texts are lower-case. core/card joins a JSON list
  * with '|' (message: one text -> its words joined by '&', a list -> its phrases
@@ -46,6 +46,7 @@ typedef struct fg_rule_input {
   uint32_t header_count, name_count;
   fg_rule_name name[FG_SIGN_NAMES];
   fg_str message;      /* lower-case */
+  uint64_t name_first;  /* first letters of the names: a filter */
   uint64_t starts[16]; /* which word beginnings the message has: a filter before the search */
 } fg_rule_input;
 
@@ -53,7 +54,7 @@ typedef struct fg_rule_input {
 int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
 /* Nonzero when one alternative of a message condition holds. */
 int fg_rule_message(const char *alternatives, uint32_t len, const fg_rule_input *in);
-/* Fills in->starts from in->message. */
+/* Fills the filters from in->message and the names. */
 void fg_rule_index(fg_rule_input *in);
 
 #endif /* FG_RULES_H */

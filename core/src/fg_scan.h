@@ -37,7 +37,8 @@ typedef struct fg_scan_event {
 typedef int (*fg_scan_sink)(void *ctx, const fg_scan_event *e);
 
 enum { /* flags */
-  FG_SCAN_LENIENT = 1 /* bad UTF-8, lone surrogates and raw control bytes in strings are let through (as U+FFFD or themselves) */
+  FG_SCAN_LENIENT = 1, /* bad UTF-8, lone surrogates and raw control bytes in strings are let through (as U+FFFD or themselves) */
+  FG_SCAN_ONE = 2      /* stop after one value: what follows it is not looked at */
 };
 enum { FG_SCAN_MORE = 0, FG_SCAN_DONE = 1, FG_SCAN_STOPPED = 2, FG_SCAN_BAD = -1 };
 
@@ -71,6 +72,9 @@ void fg_scan_init(fg_scan *s, uint32_t flags);
 int32_t fg_scan_feed(fg_scan *s, const char *bytes, uint32_t len, fg_scan_sink sink, void *ctx, uint32_t *used);
 /* No more bytes will come (a number at the top level ends here). FG_SCAN_DONE or FG_SCAN_BAD. */
 int32_t fg_scan_end(fg_scan *s, fg_scan_sink sink, void *ctx);
+/* What the next byte that is no white space begins: FG_SCAN_EXPECTS_KEY, FG_SCAN_EXPECTS_VALUE, or neither. */
+enum { FG_SCAN_EXPECTS_KEY = 1, FG_SCAN_EXPECTS_VALUE = 2 };
+uint32_t fg_scan_expects(const fg_scan *s);
 /* One line on fg_scan.error; static text. */
 const char *fg_scan_why(uint32_t error);
 

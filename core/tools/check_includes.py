@@ -13,16 +13,19 @@ LEVELS = [
     ["fg_base", "fg_time", "fg_atomic"],
     ["fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
     # leaves: text
-    ["fg_rules", "fg_scan"],
+    ["fg_kinds", "fg_rules", "fg_scan"],
     ["fg_keys", "fg_hint"],
     ["fg_signs"],
-    ["fg_sse", "fg_classify"],
+    ["fg_sse"],
     # leaves: numbers, and words of shared state
     ["fg_backoff", "fg_breaker", "fg_bucket", "fg_gauge", "fg_gcra",
      "fg_rendezvous", "fg_sketch", "fg_spend", "fg_spill", "fg_stall",
      "fg_window"],
     # the compiled card
     ["fg_policy"],
+    ["fg_builtin"],
+    ["fg_transport", "fg_answers"],
+    ["fg_classify"],
     # the pure kernel
     ["fg_gates"],
     ["fg_weigh"],

@@ -1,0 +1,623 @@
+/* The scanner's state machine: one byte decides the next state; runs of plain
+ * string bytes are handed on without a copy. Strict by RFC 8259: no leading
+ * zeros, no trailing commas, no raw control bytes, whole UTF-8, paired
+ * surrogates. FG_SCAN_LENIENT relaxes only what stands inside strings, because
+ * error bodies quote whatever the caller sent. */
+#include "fg_scan.h"
+
+enum state {
+  S_VALUE, S_FIRST_ELEMENT, S_ELEMENT, S_FIRST_KEY, S_KEY, S_COLON, S_AFTER, S_STRING, S_ESCAPE, S_HEX, S_HALF, S_HALF_U, S_NUMBER, S_WORD,
+  S_END
+};
+enum number { N_MINUS, N_ZERO, N_INT, N_POINT, N_FRACTION, N_E, N_E_SIGN, N_EXPONENT };
+
+static const char *const words[] = {"true", "false", "null"};
+
+void fg_scan_init(fg_scan *s, uint32_t flags) {
+  memset(s, 0, sizeof *s);
+  s->flags = flags;
+  s->max_depth = FG_SCAN_DEPTH;
+}
+
+static int in_object(const fg_scan *s) { return s->depth > 0 && ((s->is_object >> (s->depth - 1)) & 1) != 0; }
+
+static int emit(fg_scan *s, fg_scan_sink sink, void *ctx, fg_scan_event *e) {
+  e->depth = s->depth;
+  e->index = s->depth > 0 ? s->index[s->depth - 1] : 0;
+  return sink != NULL ? sink(ctx, e) : 0;
+}
+
+static int emit_plain(fg_scan *s, fg_scan_sink sink, void *ctx, uint32_t what) {
+  fg_scan_event e = {0};
+  e.what = what;
+  return emit(s, sink, ctx, &e);
+}
+
+/* A run of decoded string bytes: kept for a key, handed on for a value. */
+static int text(fg_scan *s, fg_scan_sink sink, void *ctx, const char *p, uint32_t len) {
+  if (len == 0) {
+    return 0;
+  }
+  if (s->in_key) {
+    uint32_t room = FG_SCAN_KEY_MAX - s->key_len;
+    uint32_t n = fg_min32(room, len);
+    memcpy(s->key + s->key_len, p, n);
+    s->key_len += n;
+    if (n < len) {
+      s->cut = 1;
+    }
+    return 0;
+  }
+  fg_scan_event e = {0};
+  e.what = FG_SCAN_STRING;
+  e.text = fg_str_make(p, len);
+  e.first = s->first;
+  s->first = 0;
+  return emit(s, sink, ctx, &e);
+}
+
+static int text_end(fg_scan *s, fg_scan_sink sink, void *ctx) {
+  fg_scan_event e = {0};
+  if (s->in_key) {
+    e.what = FG_SCAN_KEY;
+    e.text = fg_str_make(s->key, s->key_len);
+    e.cut = s->cut;
+    s->in_key = 0;
+    s->state = S_COLON;
+  } else {
+    e.what = FG_SCAN_STRING;
+    e.text = fg_str_make("", 0);
+    e.first = s->first;
+    e.last = 1;
+    s->state = s->depth > 0 ? S_AFTER : S_END;
+  }
+  return emit(s, sink, ctx, &e);
+}
+
+static int code_point(fg_scan *s, fg_scan_sink sink, void *ctx, uint32_t c) {
+  char b[4];
+  uint32_t n;
+  if (c < 0x80) {
+    b[0] = (char)c;
+    n = 1;
+  } else if (c < 0x800) {
+    b[0] = (char)(0xC0 | (c >> 6));
+    b[1] = (char)(0x80 | (c & 0x3F));
+    n = 2;
+  } else if (c < 0x10000) {
+    b[0] = (char)(0xE0 | (c >> 12));
+    b[1] = (char)(0x80 | ((c >> 6) & 0x3F));
+    b[2] = (char)(0x80 | (c & 0x3F));
+    n = 3;
+  } else {
+    b[0] = (char)(0xF0 | (c >> 18));
+    b[1] = (char)(0x80 | ((c >> 12) & 0x3F));
+    b[2] = (char)(0x80 | ((c >> 6) & 0x3F));
+    b[3] = (char)(0x80 | (c & 0x3F));
+    n = 4;
+  }
+  return text(s, sink, ctx, b, n);
+}
+
+/* Bytes that follow a lead byte, 0 when it cannot lead; value and smallest allowed value start here. */
+static uint32_t utf8_lead(unsigned char c, uint32_t *value, uint32_t *min) {
+  if (c >= 0xC2 && c < 0xE0) {
+    *value = c & 0x1Fu;
+    *min = 0x80;
+    return 1;
+  }
+  if (c >= 0xE0 && c < 0xF0) {
+    *value = c & 0x0Fu;
+    *min = 0x800;
+    return 2;
+  }
+  if (c >= 0xF0 && c < 0xF5) {
+    *value = c & 0x07u;
+    *min = 0x10000;
+    return 3;
+  }
+  return 0;
+}
+
+static int utf8_fits(uint32_t value, uint32_t min) { return value >= min && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF); }
+
+static int begin(fg_scan *s, fg_scan_sink sink, void *ctx, int object) {
+  if (s->depth >= s->max_depth) {
+    s->error = FG_SCAN_E_DEPTH;
+    return -1;
+  }
+  if (emit_plain(s, sink, ctx, object ? FG_SCAN_BEGIN_OBJECT : FG_SCAN_BEGIN_ARRAY) != 0) {
+    return 1;
+  }
+  uint64_t bit = (uint64_t)1 << s->depth;
+  s->is_object = object ? s->is_object | bit : s->is_object & ~bit;
+  s->index[s->depth] = 0;
+  s->depth++;
+  s->state = object ? S_FIRST_KEY : S_FIRST_ELEMENT;
+  return 0;
+}
+
+static int end(fg_scan *s, fg_scan_sink sink, void *ctx) {
+  int object = in_object(s);
+  s->depth--;
+  s->state = s->depth > 0 ? S_AFTER : S_END;
+  return emit_plain(s, sink, ctx, object ? FG_SCAN_END_OBJECT : FG_SCAN_END_ARRAY) != 0;
+}
+
+static int begin_string(fg_scan *s, int key) {
+  s->in_key = (uint8_t)key;
+  s->key_len = 0;
+  s->cut = 0;
+  s->first = 1;
+  s->state = S_STRING;
+  return 0;
+}
+
+static int begin_value(fg_scan *s, fg_scan_sink sink, void *ctx, char c) {
+  switch (c) {
+  case '{':
+    return begin(s, sink, ctx, 1);
+  case '[':
+    return begin(s, sink, ctx, 0);
+  case '"':
+    return begin_string(s, 0);
+  case 't':
+  case 'f':
+  case 'n':
+    s->word = c == 't' ? 0 : c == 'f' ? 1 : 2;
+    s->word_at = 1;
+    s->state = S_WORD;
+    return 0;
+  default:
+    break;
+  }
+  if (c != '-' && !fg_is_digit(c)) {
+    s->error = FG_SCAN_E_VALUE;
+    return -1;
+  }
+  s->number[0] = c;
+  s->number_len = 1;
+  s->cut = 0;
+  s->overflow = 0;
+  s->negative = c == '-';
+  s->integer = c == '-' ? 0 : (uint64_t)(c - '0');
+  s->number_state = (uint8_t)(c == '-' ? N_MINUS : c == '0' ? N_ZERO : N_INT);
+  s->state = S_NUMBER;
+  return 0;
+}
+
+/* Nonzero when c continues the number. */
+static int number_step(fg_scan *s, char c) {
+  int digit = fg_is_digit(c);
+  int next = -1;
+  switch (s->number_state) {
+  case N_MINUS:
+    next = c == '0' ? N_ZERO : digit ? N_INT : -1;
+    break;
+  case N_ZERO:
+    next = c == '.' ? N_POINT : c == 'e' || c == 'E' ? N_E : -1;
+    break;
+  case N_INT:
+    next = digit ? N_INT : c == '.' ? N_POINT : c == 'e' || c == 'E' ? N_E : -1;
+    break;
+  case N_POINT:
+    next = digit ? N_FRACTION : -1;
+    break;
+  case N_FRACTION:
+    next = digit ? N_FRACTION : c == 'e' || c == 'E' ? N_E : -1;
+    break;
+  case N_E:
+    next = digit ? N_EXPONENT : c == '+' || c == '-' ? N_E_SIGN : -1;
+    break;
+  default:
+    next = digit ? N_EXPONENT : -1;
+    break;
+  }
+  if (next < 0) {
+    return 0;
+  }
+  s->number_state = (uint8_t)next;
+  if (next == N_INT || next == N_ZERO) {
+    uint64_t d = (uint64_t)(c - '0');
+    if (s->integer > (UINT64_MAX - d) / 10) {
+      s->overflow = 1;
+    } else {
+      s->integer = s->integer * 10 + d;
+    }
+  }
+  if (s->number_len < FG_SCAN_NUMBER_MAX) {
+    s->number[s->number_len++] = c;
+  } else {
+    s->cut = 1;
+  }
+  return 1;
+}
+
+static int number_end(fg_scan *s, fg_scan_sink sink, void *ctx) {
+  uint32_t st = s->number_state;
+  if (st != N_ZERO && st != N_INT && st != N_FRACTION && st != N_EXPONENT) {
+    s->error = FG_SCAN_E_NUMBER;
+    return -1;
+  }
+  fg_scan_event e = {0};
+  e.what = FG_SCAN_NUMBER;
+  e.text = fg_str_make(s->number, s->number_len);
+  e.cut = s->cut;
+  uint64_t top = (uint64_t)INT64_MAX + (s->negative ? 1u : 0u);
+  if ((st == N_ZERO || st == N_INT) && !s->overflow && s->integer <= top) {
+    e.is_integer = 1;
+    e.integer = s->negative ? (int64_t)(0 - s->integer) : (int64_t)s->integer;
+  }
+  s->state = s->depth > 0 ? S_AFTER : S_END;
+  return emit(s, sink, ctx, &e) != 0;
+}
+
+static int hex(char c) {
+  if (fg_is_digit(c)) {
+    return c - '0';
+  }
+  c = fg_lower(c);
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int escape(fg_scan *s, fg_scan_sink sink, void *ctx, char c) {
+  static const char from[] = "\"\\/bfnrt";
+  static const char to[] = "\"\\/\b\f\n\r\t";
+  if (c == 'u') {
+    s->unicode = 0;
+    s->word_at = 0;
+    s->state = S_HEX;
+    return 0;
+  }
+  for (uint32_t i = 0; i < sizeof from - 1; i++) {
+    if (from[i] == c) {
+      s->state = S_STRING;
+      return text(s, sink, ctx, to + i, 1);
+    }
+  }
+  if (s->flags & FG_SCAN_LENIENT) {
+    s->state = S_STRING;
+    return text(s, sink, ctx, &c, 1);
+  }
+  s->error = FG_SCAN_E_ESCAPE;
+  return -1;
+}
+
+static int hex_digit(fg_scan *s, fg_scan_sink sink, void *ctx, char c) {
+  int h = hex(c);
+  if (h < 0) {
+    s->error = FG_SCAN_E_UNICODE;
+    return -1;
+  }
+  s->unicode = s->unicode << 4 | (uint32_t)h;
+  if (++s->word_at < 4) {
+    return 0;
+  }
+  uint32_t u = s->unicode;
+  s->state = S_STRING;
+  if (s->surrogate != 0) {
+    uint32_t high = s->surrogate;
+    s->surrogate = 0;
+    if (u >= 0xDC00 && u <= 0xDFFF) {
+      return code_point(s, sink, ctx, 0x10000 + ((high - 0xD800) << 10) + (u - 0xDC00));
+    }
+    if (!(s->flags & FG_SCAN_LENIENT)) {
+      s->error = FG_SCAN_E_SURROGATE;
+      return -1;
+    }
+    int r = code_point(s, sink, ctx, 0xFFFD);
+    if (r != 0) {
+      return r;
+    }
+  }
+  if (u >= 0xD800 && u <= 0xDBFF) {
+    s->surrogate = u;
+    s->state = S_HALF;
+    return 0;
+  }
+  if (u >= 0xDC00 && u <= 0xDFFF) {
+    if (!(s->flags & FG_SCAN_LENIENT)) {
+      s->error = FG_SCAN_E_SURROGATE;
+      return -1;
+    }
+    u = 0xFFFD;
+  }
+  return code_point(s, sink, ctx, u);
+}
+
+/* Bytes inside a string up to the closing quote, an escape, or the end of the chunk. *at moves; 0 go on, 1 stop, -1 bad. */
+static int string_run(fg_scan *s, const char *b, uint32_t len, uint32_t *at, fg_scan_sink sink, void *ctx) {
+  uint32_t i = *at;
+  uint32_t from = i;
+  int lenient = (s->flags & FG_SCAN_LENIENT) != 0;
+  while (i < len) {
+    unsigned char c = (unsigned char)b[i];
+    if (s->utf8_left > 0) { /* a character begun in an earlier chunk */
+      if ((c & 0xC0) == 0x80) {
+        s->utf8_buf[s->utf8_len++] = (char)c;
+        s->utf8_value = s->utf8_value << 6 | (c & 0x3Fu);
+        from = ++i;
+        if (--s->utf8_left > 0) {
+          continue;
+        }
+        int fits = utf8_fits(s->utf8_value, s->utf8_min);
+        *at = i;
+        if (!fits && !lenient) {
+          s->error = FG_SCAN_E_UTF8;
+          return -1;
+        }
+        int r = fits ? text(s, sink, ctx, s->utf8_buf, s->utf8_len) : code_point(s, sink, ctx, 0xFFFD);
+        if (r != 0) {
+          return 1;
+        }
+        continue;
+      }
+      s->utf8_left = 0;
+      *at = i;
+      if (!lenient) {
+        s->error = FG_SCAN_E_UTF8;
+        return -1;
+      }
+      if (code_point(s, sink, ctx, 0xFFFD) != 0) {
+        return 1;
+      }
+      continue; /* this byte again, as an ordinary one */
+    }
+    if (c != '"' && c != '\\' && c >= 0x20 && c < 0x80) {
+      i++;
+      continue;
+    }
+    if (c >= 0x80) {
+      uint32_t value = 0, min = 0;
+      uint32_t more = utf8_lead(c, &value, &min);
+      if (more > 0 && len - i > more) {
+        uint32_t k = 1;
+        while (k <= more && ((unsigned char)b[i + k] & 0xC0) == 0x80) {
+          value = value << 6 | ((unsigned char)b[i + k] & 0x3Fu);
+          k++;
+        }
+        if (k > more && utf8_fits(value, min)) {
+          i += more + 1;
+          continue;
+        }
+        more = k > more ? more + 1 : k; /* bytes of the broken sequence */
+      } else if (more > 0) {
+        if (text(s, sink, ctx, b + from, i - from) != 0) {
+          *at = i;
+          return 1;
+        }
+        s->utf8_left = more;
+        s->utf8_value = value;
+        s->utf8_min = min;
+        s->utf8_buf[0] = (char)c;
+        s->utf8_len = 1;
+        from = ++i;
+        continue;
+      } else {
+        more = 1;
+      }
+      *at = i;
+      if (!lenient) {
+        s->error = FG_SCAN_E_UTF8;
+        return -1;
+      }
+      if (text(s, sink, ctx, b + from, i - from) != 0 || code_point(s, sink, ctx, 0xFFFD) != 0) {
+        return 1;
+      }
+      i += more;
+      from = i;
+      continue;
+    }
+    if (c < 0x20) {
+      if (lenient) {
+        i++;
+        continue;
+      }
+      *at = i;
+      s->error = FG_SCAN_E_CONTROL;
+      return -1;
+    }
+    int r = text(s, sink, ctx, b + from, i - from);
+    *at = i + 1;
+    if (c == '\\') {
+      s->state = S_ESCAPE;
+      return r;
+    }
+    return r != 0 ? 1 : text_end(s, sink, ctx) != 0;
+  }
+  *at = i;
+  return i > from ? text(s, sink, ctx, b + from, i - from) != 0 : 0;
+}
+
+/* One byte outside strings and numbers. */
+static int plain(fg_scan *s, fg_scan_sink sink, void *ctx, char c) {
+  switch (s->state) {
+  case S_FIRST_ELEMENT:
+    if (c == ']') {
+      return end(s, sink, ctx);
+    }
+    return begin_value(s, sink, ctx, c);
+  case S_ELEMENT:
+    if (c == ']') {
+      s->error = FG_SCAN_E_TRAILING_COMMA;
+      return -1;
+    }
+    return begin_value(s, sink, ctx, c);
+  case S_VALUE:
+    return begin_value(s, sink, ctx, c);
+  case S_FIRST_KEY:
+  case S_KEY:
+    if (c == '"') {
+      return begin_string(s, 1);
+    }
+    if (c == '}' && s->state == S_FIRST_KEY) {
+      return end(s, sink, ctx);
+    }
+    s->error = c == '}' ? FG_SCAN_E_TRAILING_COMMA : FG_SCAN_E_KEY;
+    return -1;
+  case S_COLON:
+    if (c == ':') {
+      s->state = S_VALUE;
+      return 0;
+    }
+    s->error = FG_SCAN_E_COLON;
+    return -1;
+  case S_AFTER: {
+    int object = in_object(s);
+    if (c == ',') {
+      s->index[s->depth - 1]++;
+      s->state = object ? S_KEY : S_ELEMENT;
+      return 0;
+    }
+    if (c == (object ? '}' : ']')) {
+      return end(s, sink, ctx);
+    }
+    s->error = object ? FG_SCAN_E_COMMA_OBJECT : FG_SCAN_E_COMMA_ARRAY;
+    return -1;
+  }
+  default:
+    s->error = FG_SCAN_E_AFTER;
+    return -1;
+  }
+}
+
+static int word_step(fg_scan *s, fg_scan_sink sink, void *ctx, char c) {
+  const char *w = words[s->word];
+  if (c != w[s->word_at]) {
+    s->error = FG_SCAN_E_WORD;
+    return -1;
+  }
+  s->word_at++;
+  if (w[s->word_at] != 0) {
+    return 0;
+  }
+  s->state = s->depth > 0 ? S_AFTER : S_END;
+  return emit_plain(s, sink, ctx, FG_SCAN_TRUE + s->word);
+}
+
+static int step(fg_scan *s, fg_scan_sink sink, void *ctx, const char *b, uint32_t len, uint32_t *at) {
+  char c = b[*at];
+  int r;
+  switch (s->state) {
+  case S_STRING:
+    return string_run(s, b, len, at, sink, ctx);
+  case S_ESCAPE:
+    r = escape(s, sink, ctx, c);
+    break;
+  case S_HEX:
+    r = hex_digit(s, sink, ctx, c);
+    break;
+  case S_HALF:
+  case S_HALF_U: {
+    int expected = c == (s->state == S_HALF ? '\\' : 'u');
+    if (expected) {
+      s->unicode = 0;
+      s->word_at = 0;
+      s->state = s->state == S_HALF ? S_HALF_U : S_HEX;
+      r = 0;
+      break;
+    }
+    if (!(s->flags & FG_SCAN_LENIENT)) {
+      s->error = FG_SCAN_E_SURROGATE;
+      return -1;
+    }
+    s->surrogate = 0;
+    s->state = s->state == S_HALF ? S_STRING : S_ESCAPE;
+    return code_point(s, sink, ctx, 0xFFFD); /* this byte again */
+  }
+  case S_NUMBER:
+    while (*at < len && number_step(s, b[*at])) {
+      ++*at;
+    }
+    return *at < len ? number_end(s, sink, ctx) : 0;
+  case S_WORD:
+    r = word_step(s, sink, ctx, c);
+    break;
+  default:
+    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
+      r = 0;
+      break;
+    }
+    r = plain(s, sink, ctx, c);
+    break;
+  }
+  if (r >= 0) {
+    ++*at;
+  }
+  return r;
+}
+
+int32_t fg_scan_feed(fg_scan *s, const char *bytes, uint32_t len, fg_scan_sink sink, void *ctx, uint32_t *used) {
+  uint32_t at = 0;
+  int r = s->error != 0 ? -1 : 0;
+  while (r == 0 && at < len) {
+    if (s->state == S_END && (s->flags & FG_SCAN_ONE)) {
+      break;
+    }
+    r = step(s, sink, ctx, bytes, len, &at);
+  }
+  s->offset += at;
+  if (used != NULL) {
+    *used = at;
+  }
+  if (r < 0) {
+    return FG_SCAN_BAD;
+  }
+  if (r > 0) {
+    return FG_SCAN_STOPPED;
+  }
+  return s->state == S_END ? FG_SCAN_DONE : FG_SCAN_MORE;
+}
+
+int32_t fg_scan_end(fg_scan *s, fg_scan_sink sink, void *ctx) {
+  if (s->error != 0) {
+    return FG_SCAN_BAD;
+  }
+  if (s->state == S_NUMBER && s->depth == 0) {
+    return number_end(s, sink, ctx) < 0 ? FG_SCAN_BAD : FG_SCAN_DONE;
+  }
+  if (s->state == S_END) {
+    return FG_SCAN_DONE;
+  }
+  s->error = s->state == S_VALUE && s->depth == 0 ? FG_SCAN_E_EMPTY : FG_SCAN_E_END;
+  return FG_SCAN_BAD;
+}
+
+uint32_t fg_scan_expects(const fg_scan *s) {
+  switch (s->state) {
+  case S_FIRST_KEY:
+  case S_KEY:
+    return FG_SCAN_EXPECTS_KEY;
+  case S_VALUE:
+  case S_FIRST_ELEMENT:
+  case S_ELEMENT:
+    return FG_SCAN_EXPECTS_VALUE;
+  default:
+    return 0;
+  }
+}
+
+const char *fg_scan_why(uint32_t error) {
+  static const char *const why[FG_SCAN_E_COUNT] = {
+      "",
+      "expected a value",
+      "expected a key in double quotes",
+      "expected ':' after the key",
+      "expected ',' or '}' after a member",
+      "expected ',' or ']' after an element",
+      "not a JSON number",
+      "expected true, false or null",
+      "unknown escape in a string",
+      "expected four hexadecimal digits after \\u",
+      "half of a surrogate pair without its other half",
+      "a control character in a string must be escaped",
+      "not valid UTF-8",
+      "nested deeper than 32 levels",
+      "text after the end of the document",
+      "the text ends too early",
+      "the text is empty",
+      "the text is longer than 16 MiB",
+      "a comma before the closing bracket",
+  };
+  return why[error < FG_SCAN_E_COUNT ? error : 0];
+}
