@@ -11,7 +11,7 @@ import sys
 
 LEVELS = [
     ["fg_base", "fg_time", "fg_atomic"],
-    ["fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
+    ["fg_error", "fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
     # leaves: text
     ["fg_kinds", "fg_rules", "fg_scan"],
     ["fg_keys", "fg_hint"],
