@@ -1,0 +1,325 @@
+"""The operations of DESIGN 13 over the model's books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .call import Attempt, Call, Decision
+from .cards import Spec
+from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
+from .health import Health, Row
+from .rules import ANY, Rules
+
+PROOF_OWNERS = ("rate", "quota", "auth", "request")
+
+
+class Model:
+    def __init__(self, spec: Spec, now: int):
+        self.spec = spec
+        self.h = Health(spec, now)
+        self.rules = Rules(self.h)
+        self.calls: dict[str, Call] = {}
+        self.high = now
+
+    def apply(self, op: dict[str, Any], answer: Any) -> Decision | None:
+        """One operation; the engine's answer only steers what the text leaves open."""
+        self.high = now = max(self.high, op["t"])
+        self.h.settle(now)
+        what = op["op"]
+        if what == "begin":
+            return self._finish(self._begin(op, now, answer), now, self.calls[op["call"]])
+        call = self.calls[op["call"]]
+        if what == "drop":
+            self._abandon(call, now)
+            call.ended = True
+            return None
+        if call.ended and not self._wakes(call, what):
+            return call.last if what not in ("event",) else None
+        decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
+        return None if decision is None else self._finish(decision, now, call)
+
+    @staticmethod
+    def _wakes(call: Call, what: str) -> bool:
+        if what == "step":
+            return call.accepted
+        if what == "resolved":
+            return call.last is not None and call.last.action == "fail_closed" and bool(call.last.reason and "reconcile_first" in call.last.reason)
+        if what == "unable":
+            return call.last is not None and call.last.action == "queue"
+        return False
+
+    def _finish(self, d: Decision, now: int, call: Call) -> Decision:
+        d.attempts_left = call.attempts_left()
+        left = call.elapsed_left(now)
+        d.elapsed_left = None if left is None else (left, left)
+        call.last = d
+        return d
+
+    # ------------------------------------------------------------- operations
+
+    def _begin(self, op: dict[str, Any], now: int, answer: Any) -> Decision:
+        given = op["in"]
+        call = Call(op["call"], self.spec, given["prompt_tokens"], given["max_output_tokens"], given.get("stream", True) is False, now,
+                    unable=set(given.get("unable", ())), max_wait=given.get("max_wait_ms", 0), prior=given.get("prior", {}).get("attempts", 0),
+                    server_state=given.get("server_state", "none"), step_begun=now)
+        call.delivery_whole = call.whole or given.get("delivery") == "whole"
+        self.calls[call.name] = call
+        self._own(call)
+        return self.rules.first(call, now, answer)
+
+    def _own(self, call: Call) -> None:
+        call.own_tokens += call.prompt + call.output
+        call.own_cost += self.spec.routes[self.spec.primary].hold(call.prompt, call.output)
+
+    def _begin_attempt(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        last, pending = call.last, call.pending
+        if pending is None or (call.attempt is not None and call.attempt.running):
+            return None
+        if now < pending.at:
+            rest = pending.at - now
+            return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
+        left = call.elapsed_left(now)
+        look, _ = self.h.look(pending.route, now)
+        soft = self.h.maybe_bad(pending.route, now) and answer.action != "proceed"
+        if pending.what == "first":
+            if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
+                again = self.rules.first(call, now, answer)
+                if again.action != "proceed":
+                    return again
+                pending = call.pending
+                assert pending is not None
+        elif look not in ("ok", "probe") or (left is not None and left < call.estimate(pending.route)) or soft:
+            return self.rules.after_failure(call, now, answer)
+        return self._permit(call, now, answer)
+
+    def _permit(self, call: Call, now: int, answer: Any) -> Decision:
+        pending = call.pending
+        assert pending is not None
+        route = pending.route
+        clocks = {"first": answer.first_token_ms or 1 << 40, "idle": answer.idle_ms or 1 << 40, "progress": answer.progress_ms or 1 << 40,
+                  "total": answer.total_ms or 1 << 40}
+        row = self.h.admit(route, now, pending.what == "retry" and pending.cost > 0, clocks["total"], call.whole)
+        call.count += 1
+        call.attempts_used += 1
+        tokens, cost = call.prompt + call.output, self.spec.routes[route].hold(call.prompt, call.output)
+        call.held_tokens += tokens
+        call.held_cost += cost
+        call.attempt = Attempt(call.count, route, now, row, tokens, cost, clocks)
+        if pending.what != "first":
+            call.resends += 1
+            self.h.resends_hour += 1
+            f = call.failure
+            assert f is not None
+            if pending.what == "retry":
+                call.class_used[(route, f.klass)] = call.class_used.get((route, f.klass), 0) + 1
+                if f.overload:
+                    call.overloaded[route] = call.overloaded.get(route, 0) + 1
+                if f.owner == "rate":
+                    call.waited.add(route)
+        call.pending = None
+        return Decision("proceed", route, wait=(0, 0))
+
+    def _event(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> None:
+        a, given = call.attempt, op["in"]
+        kind = given["kind"]
+        if kind == "tool":
+            old = call.tools.get(given["op_id"])
+            order = ("requested", "failed", "started", "committed", "acknowledged")
+            if old is None or order.index(given["state"]) > order.index(old[0]):
+                call.tools[given["op_id"]] = (given["state"], given.get("idempotent", False) or bool(old and old[1]))
+            return
+        if a is None or not a.running:
+            return
+        if kind == "sent":
+            call.raise_billing(a, "possible")
+            return
+        if kind == "connected":
+            return
+        call.raise_billing(a, "likely")
+        a.last_byte = now
+        if kind == "lifecycle":
+            call.raise_shown(a, "lifecycle")
+        if kind in ("token", "reasoning", "tool_args"):
+            a.last_progress = now
+            a.content = True
+            if kind == "token":
+                a.saw_token = True
+                call.raise_shown(a, "lifecycle" if call.delivery_whole else "visible")
+            self.h.first_token(a.row, now)
+
+    def _failure(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        a = call.attempt
+        if a is None or not a.running:
+            return None
+        f = BY_NAME[op["canned"]]
+        self._facts(call, a, f)
+        return self._failed(call, a, f, now, answer)
+
+    def _facts(self, call: Call, a: Attempt, f: Canned) -> None:
+        if f.sent:
+            call.raise_billing(a, "possible")
+        if f.head:
+            call.raise_billing(a, "likely")
+            call.raise_shown(a, "lifecycle")
+        if f.visible:
+            a.saw_token = True
+            call.raise_shown(a, "lifecycle" if call.delivery_whole else "visible")
+        proof = f.error_answer and (f.owner in PROOF_OWNERS or f.overload)
+        if proof and not a.saw_token and not a.saw_usage:
+            a.billing = "none"
+
+    def _failed(self, call: Call, a: Attempt, f: Canned, now: int, answer: Any) -> Decision:
+        self._close(call, a)
+        call.failure, call.failed_route = f, a.route
+        call.failed_billing, call.failed_shown = a.billing, a.shown
+        call.failed_slow = now - a.start > self.spec.slow_ms
+        call.paid = 0
+        if f.local and f.never_sent:
+            call.attempts_used -= 1
+        self._learn(call, a, f, now)
+        d = self.rules.after_failure(call, now, answer)
+        d.owner = f.owner
+        if d.wait is not None and call.pending is not None:
+            pass
+        return d
+
+    def _close(self, call: Call, a: Attempt) -> None:
+        a.running = False
+        self.h.leave(a.row)
+        if a.billing == "none":
+            call.held_tokens -= a.hold_tokens
+            call.held_cost -= a.hold_cost
+
+    def _learn(self, call: Call, a: Attempt, f: Canned, now: int) -> None:
+        h, row = self.h, a.row
+        if not (f.never_sent or f.local):
+            call.sends[a.route] = call.sends.get(a.route, 0) + 1
+        h.drop_probe(row)
+        if f.client_gone or f.local:
+            h.result(row, "neutral", now)
+            return
+        if f.owner == "rate":
+            h.result(row, "rate", now, f.retry_after_ms or 0)
+            if f.retry_after_ms:
+                h.told_to_wait(a.route, f.scope, f.retry_after_ms, now)
+            h.route[a.route].rate_since = now
+        elif f.owner == "quota":
+            h.result(row, "rate", now)
+        elif f.owner in ("request", "policy"):
+            h.result(row, "ok", now)
+        elif f.trips:
+            h.result(row, "fail", now, f.retry_after_ms or 0)
+        else:
+            h.result(row, "neutral", now)
+        if f.overload:
+            h.route[a.route].overload_until = now + 60_000
+        h.darken(a.route, f.owner, f.scope, f.retry_after_ms, f.period, now)
+
+    def _success(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        a, given = call.attempt, op["in"]
+        if a is None or not a.running:
+            return None
+        call.raise_billing(a, "certain")
+        a.saw_usage = True
+        used = given["prompt_tokens"] + given["output_tokens"]
+        cost = self.spec.routes[a.route].hold(given["prompt_tokens"], given["output_tokens"])
+        call.held_tokens += used - a.hold_tokens
+        call.held_cost += cost - a.hold_cost
+        self.h.first_token(a.row, now)
+        if self.spec.schema and given["output"] != '{"a":1}':
+            if a.route != self.spec.primary:
+                call.out.add(a.route)
+            return self._failed(call, a, OUTPUT_INVALID, now, answer)
+        a.running = False
+        self.h.leave(a.row)
+        call.sends[a.route] = call.sends.get(a.route, 0) + 1
+        self.h.lift(a.row)
+        self.h.result(a.row, "ok", now)
+        self.h.credit(self.spec.primary, now)
+        call.ended = call.accepted = True
+        return Decision("accept", a.route, final=True)
+
+    def _deadline(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        a = call.attempt
+        if a is None or not a.running:
+            return None
+        at = [a.start + a.clocks["total"]]
+        if a.content:
+            at.append((a.last_byte or a.start) + a.clocks["idle"])
+            at.append((a.last_progress or a.start) + a.clocks["progress"])
+        else:
+            at.append(a.start + a.clocks["first"])
+        due = min(at)
+        early = due
+        if a.last_byte is not None and not a.content:
+            early = min(early, a.last_byte + a.clocks["idle"])
+        if now < early or (now < due and answer.action == "keep_waiting"):
+            return Decision("keep_waiting", wait=(0, due - now))
+        call.raise_billing(a, "possible")
+        head = a.billing in ("likely", "certain")
+        return self._failed(call, a, TIMED_OUT_CUT if head else TIMED_OUT_SILENT, now, answer)
+
+    def _step(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision:
+        given = op["in"]
+        effect = call.effect()
+        call.committed_before = call.committed_before or effect == "committed"
+        call.carried = "unknown" if effect == "unknown" else "none"
+        call.tools = {}
+        call.prompt, call.output = given["prompt_tokens"] or call.prompt, given["max_output_tokens"] or call.output
+        call.step_begun, call.attempts_used, call.prior = now, 0, 0
+        call.sends, call.class_used, call.overloaded, call.waited = {}, {}, {}, set()
+        call.failure, call.paid, call.pending, call.attempt = None, 0, None, None
+        call.failed_billing, call.failed_shown, call.failed_route = "none", "nothing", ""
+        call.ended = call.accepted = False
+        call.step_number += 1
+        self._own(call)
+        return self.rules.first(call, now, answer)
+
+    def _cancel(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision:
+        self._abandon(call, now)
+        call.ended, call.pending = True, None
+        return Decision("fail_closed", reason=frozenset(("client_gone",)), final=True)
+
+    def _abandon(self, call: Call, now: int) -> None:
+        a = call.attempt
+        if a is not None and a.running:
+            self.h.drop_probe(a.row)
+            self.h.result(a.row, "neutral", now)
+            self._close(call, a)
+
+    def _unable(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        if call.attempt is not None and call.attempt.running:
+            return None
+        call.unable.add(op["in"]["what"])
+        call.ended = False
+        if call.failure is not None:
+            return self.rules.after_failure(call, now, answer)
+        return self.rules.first(call, now, answer)
+
+    def _resolved(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
+        given = op["in"]
+        call.tools[given["op_id"]] = ("failed" if given["effect"] == "none" else "committed", False)
+        if call.attempt is not None and call.attempt.running:
+            return None
+        call.ended = False
+        if call.failure is None:
+            return None
+        return self.rules.after_failure(call, now, answer)
+
+    # ----------------------------------------------------- the engine's word
+
+    def adopt(self, name: str, breaker: str, until: int, now: int) -> None:
+        """Where the text has two readings: go on from the engine's state."""
+        r = self.h.route[name]
+        if r.state != breaker:
+            r.gen += 1
+            r.probes = r.good = 0
+            if breaker == "closed":
+                r.closed_at = now
+        r.state, r.until, r.soft = breaker, now + until, False
+        if breaker == "open":
+            r.opened_ever = True
+
+
+def rows_of(model: Model) -> list[Row]:
+    return model.h.rows

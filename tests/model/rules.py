@@ -1,0 +1,390 @@
+"""DESIGN 6: the decision, rule by rule, in its words and in its order.
+
+`answer` is the engine's own answer to the same operation. It is looked at in three places only: to learn which way a random draw went
+(a retry's jitter), to let the engine pass over a route the text allows it to pass over, and where DESIGN has two readings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .call import Call, Decision, Pending
+from .health import Health
+
+OWN_REASON = {"policy": {"refused"}, "auth": {"key_rejected", "key_latched"},
+              "request": {"request_invalid", "too_large", "unsupported", "route_misconfigured"}}
+
+
+class Rules:
+    def __init__(self, health: Health):
+        self.h = health
+        self.spec = health.spec
+
+    # ------------------------------------------------------------- endings
+
+    def _fail(self, call: Call, *reasons: str) -> Decision:
+        call.ended, call.pending = True, None
+        return Decision("fail_closed", reason=frozenset(reasons) or None, final=True)
+
+    def _queue(self, call: Call, low: int = 0) -> Decision:
+        call.ended, call.pending = True, None
+        return Decision("queue", wait=(low, 1 << 40), final=True)
+
+    def _may_queue(self, call: Call) -> bool:
+        return self.spec.queue and "queue" not in call.unable
+
+    def _silent_ladder(self, call: Call) -> Decision | None:
+        """cached and preset: they send nothing."""
+        for i, rung in enumerate(self.spec.ladder):
+            if rung["step"] in ("cached", "preset") and i not in call.spent_steps:
+                if {"cached": "cache", "preset": "preset"}[rung["step"]] in call.unable:
+                    continue
+                call.spent_steps.add(i)
+                call.pending = None
+                return Decision("degrade", step=rung["step"])
+        return None
+
+    # --------------------------------------------------------- rules 0 to 12
+
+    def after_failure(self, call: Call, now: int, answer: Any) -> Decision:
+        f = call.failure
+        assert f is not None
+        call.pending = None
+        if f.client_gone:
+            return self._fail(call, "client_gone")
+        bar = call.commit_bar()
+        if bar is not None:
+            if f.owner in OWN_REASON:
+                return self._fail(call, *OWN_REASON[f.owner])
+            if bar == "may_have_run":
+                return self._silent_ladder(call) or self._fail(call, bar)
+            return self._fail(call, bar)
+        owner = f.owner
+        if owner == "policy":
+            return self._fail(call, *OWN_REASON["policy"])
+        if owner == "auth":
+            if "auth" not in self.spec.stop_on:
+                found = self._rule9(call, now, answer, outside="auth")
+                if found:
+                    return found
+            return self._fail(call, *OWN_REASON["auth"])
+        if owner == "request" and f.scope == "request":
+            return self._request(call, now, answer)
+        if owner == "quota":
+            return self._quota(call, now, answer, f.retry_after_ms or 0)
+        if owner == "unknown":
+            if "empty_end" in f.tags:
+                found = self._rule8(call, now, answer)
+                if found:
+                    return found
+            if self._may_queue(call):
+                return self._queue(call)
+            return self._ladder(call, now, answer) or self._fail(call)
+        if owner in ("transient", "rate", "local"):
+            first = owner == "rate" and self.spec.spill == "prefer_fast"
+            found = (self._rule9(call, now, answer) if first else None) or self._rule8(call, now, answer)
+            if found:
+                return found
+        found = self._rule9(call, now, answer)
+        if found:
+            return found
+        if self._may_queue(call):
+            return self._queue(call)
+        exhausted = ("attempts_exhausted",) if call.attempts_left() == 0 and not call.unsure else ()
+        del exhausted
+        return self._ladder(call, now, answer) or self._fail(call)
+
+    def _request(self, call: Call, now: int, answer: Any) -> Decision:
+        f = call.failure
+        assert f is not None
+        if "size" in f.tags:
+            found = self._rule9(call, now, answer, larger=True)
+            if found:
+                return found
+            for i, rung in enumerate(self.spec.ladder):
+                if rung["step"] == "compact" and i not in call.spent_steps and "edit" not in call.unable:
+                    if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
+                        call.spent_steps.add(i)
+                        call.prompt = rung["to_tokens"]
+                        return self._send(call, "degrade", "ladder", call.failed_route, 0, 200, now, step="compact")
+        return self._fail(call, *OWN_REASON["request"])
+
+    def _quota(self, call: Call, now: int, answer: Any, hint: int) -> Decision:
+        if "quota" not in self.spec.stop_on:
+            found = self._rule9(call, now, answer, outside="quota")
+            if found:
+                return found
+        if self._may_queue(call):
+            return self._queue(call, hint)
+        return self._ladder(call, now, answer, outside="quota") or self._fail(call, "quota_exhausted", "quota_latched", "owner_stops", *ANY)
+
+    # ----------------------------------------------------------------- rule 8
+
+    def _cost(self, call: Call, stand_in: bool) -> int:
+        """What the failed route's bucket pays for a resend (DESIGN 7)."""
+        f = call.failure
+        if f is None or f.local or f.never_sent:
+            return 0
+        if stand_in and call.failed_billing == "none":
+            return 200
+        return 1_000
+
+    def _pays(self, call: Call, cost: int, now: int) -> bool:
+        return self.h.balance(call.failed_route, now) >= max(0, cost - call.paid)
+
+    def _may_resend(self, call: Call, now: int, route: str, prompt: int) -> bool:
+        spec = self.spec
+        if call.attempts_left() < 1 or call.resends >= spec.call_resends or call.sends_left(route) < 1:
+            return False
+        if spec.retries_per_hour is not None and self.h.resends_hour >= spec.retries_per_hour:
+            return False
+        if not call.fits_tokens(prompt + call.output) or not call.fits_cost(spec.routes[route].hold(prompt, call.output)):
+            return False
+        return call.fits_time(call.estimate(route), now) and self._pays(call, self._cost(call, False), now)
+
+    def _wait_bounds(self, call: Call, route: str, now: int) -> tuple[int, int] | None:
+        f, b = call.failure, self.spec.backoff
+        assert f is not None
+        low = 0
+        if f.retry_after_ms is not None:
+            if f.retry_after_ms > b["hint_cap"]:
+                return None
+            low = f.retry_after_ms
+            high = low + min(max(low // 4, 1_000), 30_000)
+        else:
+            base = b["rate_base"] if f.owner == "rate" or f.overload else b["base"]
+            n = max(call.resends, sum(call.class_used.values()), call.attempts_used)
+            high = min(b["cap"], base << n)
+        told = self.h.route[route].not_before - now
+        if told > low:
+            if told > b["hint_cap"]:
+                return None
+            low, high = told, max(high, told + min(max(told // 4, 1_000), 30_000))
+        return low, high
+
+    def _rule8(self, call: Call, now: int, answer: Any) -> Decision | None:
+        f, spec, route = call.failure, self.spec, call.failed_route
+        assert f is not None
+        if route in call.out or f.must_not_retry or call.class_left(route, f.klass) < 1:
+            return None
+        if f.overload and call.overloaded.get(route, 0) >= 1:
+            return None
+        if f.klass in ("silent", "cut") and spec.after_silence in ("none", "stand_in"):
+            return None
+        if not self._may_resend(call, now, route, call.prompt):
+            return None
+        cost = self._cost(call, False)
+        if cost and self.h.retries(route) >= 1:
+            return None
+        bounds = self._wait_bounds(call, route, now)
+        if bounds is None:
+            return None
+        look, _ = self.h.look(route, now)
+        if look in ("open", "key", "quota", "model"):
+            return None
+        low, high = bounds
+        need = call.estimate(route)
+        if f.klass == "silent":
+            need = max(need, call.first_token_ms(route))
+        left = call.elapsed_left(now)
+        if "truncated" in f.tags and "edit" in call.unable:
+            return None
+        if left is not None:
+            if low + need > left:
+                return None
+            if high + need > left:
+                high = left - need
+                if answer.action != "retry":
+                    return None  # the draw did not fit
+        if "wait" in call.unable:
+            if low > 0:
+                return None
+            if high > 0 and answer.action != "retry":
+                return None
+        if call.max_wait:
+            if low > call.max_wait:
+                return None
+            if high > call.max_wait:
+                high = call.max_wait
+                if answer.action != "retry":
+                    return None
+        if look == "full" and answer.action != "retry":
+            return None
+        if (f.klass == "silent" or (call.failed_slow and f.owner != "rate")) and self._rule9(call, now, answer, dry=True):
+            return None
+        return self._send(call, "retry", "retry", route, (low, high), cost, now)
+
+    # ----------------------------------------------------------------- rule 9
+
+    def _scope_allows(self, call: Call, name: str, outside: str) -> bool:
+        """Outside what the failure darkened (and, for money, of another owner)."""
+        f, routes = call.failure, self.spec.routes
+        scope = f.scope if f is not None and f.owner == outside else "account"
+        mine, other = routes[call.failed_route], routes[name]
+        if scope == "account" and mine.account == other.account:
+            return False
+        if outside == "quota" and scope == "account":
+            return mine.quota_owner is not None and other.quota_owner is not None and mine.quota_owner != other.quota_owner
+        return True
+
+    def _rate_may_leave(self, call: Call, now: int) -> bool:
+        f = call.failure
+        if f is None or f.owner != "rate":
+            return True
+        if self.spec.spill == "never":
+            return False
+        if self.spec.spill == "prefer_fast" or call.failed_route in call.waited:
+            return True
+        bounds = self._wait_bounds(call, call.failed_route, now)
+        if bounds is None or "wait" in call.unable:
+            return True
+        low, high = bounds
+        if call.max_wait and high > call.max_wait:
+            return True
+        left = call.elapsed_left(now)
+        return left is not None and high + call.estimate(call.failed_route) > left
+
+    def _candidate(self, call: Call, now: int, name: str, drop: int, outside: str, larger: bool, first: bool) -> bool:
+        spec, route = self.spec, self.spec.routes[name]
+        if name in call.out or (not first and name == call.failed_route):
+            return False
+        if outside and not self._scope_allows(call, name, outside):
+            return False
+        if larger:
+            mine = spec.routes[call.failed_route].context or 0
+            if not route.context or route.context <= mine or route.context < call.prompt + call.output:
+                return False
+        if call.sends_left(name) < 1 or drop > spec.quality_drop_ppm:
+            return False
+        if self.h.look(name, now)[0] not in ("ok", "probe"):
+            return False
+        if not call.fits_time(call.estimate(name), now):
+            return False
+        if not call.fits_tokens(call.prompt + call.output) or not call.fits_cost(route.hold(call.prompt, call.output)):
+            return False
+        return first or self._pays(call, self._cost(call, True), now)
+
+    def _resend_allowed(self, call: Call, now: int) -> bool:
+        f, spec = call.failure, self.spec
+        if "reroute" in call.unable or call.attempts_left() < 1 or call.resends >= spec.call_resends:
+            return False
+        if spec.retries_per_hour is not None and self.h.resends_hour >= spec.retries_per_hour:
+            return False
+        if f is not None and f.klass in ("silent", "cut") and spec.after_silence == "none":
+            return False
+        return self._rate_may_leave(call, now)
+
+    def _rule9(self, call: Call, now: int, answer: Any, outside: str = "", larger: bool = False, dry: bool = False) -> Decision | None:
+        if not self._resend_allowed(call, now):
+            return None
+        for s in self.spec.standins:
+            if s.ladder_only or not s.approved or not self._candidate(call, now, s.route, s.drop_ppm, outside, larger, False):
+                continue
+            if self.h.maybe_bad(s.route, now) and answer.route != s.route:
+                continue
+            if dry:
+                return Decision("fallback", s.route)
+            return self._send(call, "fallback", "fallback", s.route, 0, self._cost(call, True), now)
+        return None
+
+    # ---------------------------------------------------------------- rule 11
+
+    def _ladder(self, call: Call, now: int, answer: Any, outside: str = "", first: bool = False) -> Decision | None:
+        for i, rung in enumerate(self.spec.ladder):
+            if i in call.spent_steps:
+                continue
+            step = rung["step"]
+            if step == "smaller_model":
+                s = next(s for s in self.spec.standins if s.route == rung["route"])
+                if not s.approved or s.score_ppm < rung["min_score_ppm"] or "reroute" in call.unable or call.attempts_left() < 1:
+                    continue
+                if not first and not self._resend_allowed(call, now):
+                    continue
+                if not self._candidate(call, now, s.route, s.drop_ppm, outside, False, first):
+                    continue
+                if self.h.maybe_bad(s.route, now) and answer.route != s.route:
+                    continue
+                call.spent_steps.add(i)
+                return self._send(call, "degrade", "first" if first else "ladder", s.route, 0, 0 if first else self._cost(call, True), now, step=step)
+            if step in ("cached", "preset"):
+                if {"cached": "cache", "preset": "preset"}[step] in call.unable:
+                    continue
+                call.spent_steps.add(i)
+                call.pending = None
+                return Decision("degrade", step=step)
+        return None
+
+    def _send(self, call: Call, action: str, what: str, route: str, wait: Any, cost: int, now: int, step: str | None = None) -> Decision:
+        if what in ("retry", "fallback", "ladder"):
+            more = max(0, cost - call.paid)
+            self.h.pay(call.failed_route, more, now)
+            call.paid += more
+        bounds = wait if isinstance(wait, tuple) else (wait, wait)
+        call.pending = Pending(what, route, now, cost)
+        return Decision(action, route, wait=bounds, step=step)
+
+    # ----------------------------------------------- before the first attempt
+
+    def first(self, call: Call, now: int, answer: Any) -> Decision:
+        spec, name = self.spec, self.spec.primary
+        call.pending = None
+        if call.attempts_left() < 1:
+            return self._silent_ladder(call) or self._fail(call)
+        left = call.elapsed_left(now)
+        if left is not None and left <= 0:
+            return self._silent_ladder(call) or self._fail(call)
+        look, wait = self.h.look(name, now)
+        if look in ("ok", "probe") and not (self.h.maybe_bad(name, now) and answer.route not in (name, None)):
+            call.pending = Pending("first", name, now)
+            return Decision("proceed", name, wait=(0, 0), reason=frozenset(("primary_ready",)))
+        call.failed_route = name
+        if look == "key":
+            if "auth" not in spec.stop_on:
+                found = self._first_standin(call, now, answer, "auth")
+                if found:
+                    return found
+            return self._fail(call, "key_rejected", "key_latched")
+        if look == "quota":
+            if "quota" not in spec.stop_on:
+                found = self._first_standin(call, now, answer, "quota")
+                if found:
+                    return found
+            if self._may_queue(call):
+                return self._queue(call)
+            return self._ladder(call, now, answer, "quota", first=True) or self._fail(call)
+        if look == "not_before":
+            spread = min(max(wait // 4, 1_000), 30_000)
+            if wait <= spec.hold_ms and (left is None or wait < left) and "wait" not in call.unable and not (call.max_wait and wait > call.max_wait):
+                if answer.action == "hold" or wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
+                    call.pending = Pending("first", name, now)
+                    return Decision("hold", wait=(wait, wait + spread))
+            if spec.spill != "never":
+                found = self._first_standin(call, now, answer, "")
+                if found:
+                    return found
+        else:
+            found = self._first_standin(call, now, answer, "")
+            if found:
+                return found
+        if self._may_queue(call):
+            return self._queue(call)
+        if answer.action == "hold" and spec.hold_ms and "wait" not in call.unable:
+            call.pending = Pending("first", name, now)
+            return Decision("hold", wait=(0, spec.hold_ms + 30_000))
+        found = self._ladder(call, now, answer, first=True)
+        return found or self._fail(call)
+
+    def _first_standin(self, call: Call, now: int, answer: Any, outside: str) -> Decision | None:
+        if "reroute" in call.unable:
+            return None
+        for s in self.spec.standins:
+            if s.ladder_only or not s.approved or not self._candidate(call, now, s.route, s.drop_ppm, outside, False, True):
+                continue
+            if self.h.maybe_bad(s.route, now) and answer.route != s.route:
+                continue
+            call.pending = Pending("first", s.route, now)
+            return Decision("proceed", s.route, wait=(0, 0), reason=frozenset(("primary_out",)) | ANY)
+        return None
+
+
+ANY = frozenset(("*",))
