@@ -11,21 +11,20 @@ import sys
 
 LEVELS = [
     ["fg_base", "fg_time", "fg_atomic"],
-    ["fg_error", "fg_math", "fg_str", "fg_rng", "fg_names", "fg_tables", "fg_hash"],
-    # leaves: text
-    ["fg_kinds", "fg_rules", "fg_scan"],
-    ["fg_keys", "fg_hint"],
+    ["fg_error", "fg_hash", "fg_math", "fg_names", "fg_rng", "fg_str",
+     "fg_tables"],
+    # text
+    ["fg_rules", "fg_scan"],
+    ["fg_builtin", "fg_hint", "fg_keys"],
     ["fg_signs"],
-    ["fg_sse"],
-    # leaves: numbers, and words of shared state
-    ["fg_backoff", "fg_breaker", "fg_bucket", "fg_gauge", "fg_gcra",
-     "fg_rendezvous", "fg_sketch", "fg_spend", "fg_spill", "fg_stall",
-     "fg_window"],
+    ["fg_classify", "fg_sse"],
+    # numbers, and single words of shared state
+    ["fg_backoff", "fg_gauge", "fg_gcra", "fg_rendezvous", "fg_sketch",
+     "fg_spend", "fg_spill", "fg_window"],
+    ["fg_breaker", "fg_bucket"],
+    ["fg_stall"],
     # the compiled card
     ["fg_policy"],
-    ["fg_builtin"],
-    ["fg_transport", "fg_answers"],
-    ["fg_classify"],
     # the pure kernel
     ["fg_gates"],
     ["fg_weigh"],
@@ -34,11 +33,12 @@ LEVELS = [
     ["fg_region"],
     ["fg_witness"],
     ["fg_health"],
-    # a call, the engine
+    # the engine, a call
+    ["fg_call_state", "fg_engine"],
+    ["fg_commit", "fg_estimate", "fg_kept", "fg_money"],
     ["fg_call"],
-    ["fg_engine"],
     # text for people and the exported functions
-    ["fg_ledger", "fg_explain", "fg_api", "fg_abi"],
+    ["fg_abi", "fg_api", "fg_explain", "fg_ledger"],
 ]
 # Files of a module whose names do not begin with its name.
 MEMBERS = {"fg_gate": "fg_gates"}
@@ -66,7 +66,7 @@ def module_of(stem: str) -> "str | None":
 def main() -> int:
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     wrong = []
-    own = {area: {p.name for p in (root / "core" / area).glob("*.h")}
+    own = {area: {p.name for p in (root / "core" / area).glob("*.[hi]*")}
            for area in ("src", "card")}
     files = [(area, path) for area in ("src", "card")
              for path in sorted((root / "core" / area).glob("*.[chi]*"))]
