@@ -1,0 +1,100 @@
+"""What can go wrong. A refusal is a decision, not an error: see Refused."""
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from fivegates._core import Call, Decision
+
+__all__ = ["ArgumentError", "FivegatesError", "PolicyError", "Queued",
+           "Refused", "RegionError", "StateError"]
+
+
+class FivegatesError(Exception):
+    """Base of all errors of this package.
+
+    result is the library's word for it: arg, state, abi, region, full.
+    """
+
+    result: str
+
+    def __init__(self, message: str, result: str = "error") -> None:
+        super().__init__(message, result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ArgumentError(FivegatesError, ValueError):
+    """A value outside its range, or a name the card does not have."""
+
+
+class StateError(FivegatesError, RuntimeError):
+    """The call has ended, or belongs to another engine or process."""
+
+
+class RegionError(FivegatesError):
+    """A region file that cannot be used, or no room left in it."""
+
+
+class PolicyError(FivegatesError, ValueError):
+    """A card that does not load.
+
+    code is one of names("load"); path names the place in the card
+    (workflows.w.budget.elapsed_ms), line and column the place in the text
+    (0: not known); remedy says what to do; file is where the text came from.
+    """
+
+    def __init__(self, message: str, code: str, path: str = "", line: int = 0,
+                 column: int = 0, file: "str | None" = None) -> None:
+        super().__init__(message, "policy")
+        self.args = (message, code, path, line, column, file)
+        self.message = message
+        self.code = code
+        self.path = path
+        self.line = line
+        self.column = column
+        self.file = file
+
+    @property
+    def remedy(self) -> str:
+        """What to do: the message's last clause."""
+        _, mark, last = self.message.rpartition("; ")
+        return last if mark else self.message
+
+    def __str__(self) -> str:
+        place = [self.file] if self.file else []
+        if self.line:
+            place.append(f"{self.line}:{self.column}" if self.column
+                         else str(self.line))
+        where = ":".join(place)
+        parts = [part for part in (where, self.path) if part]
+        return ": ".join([*parts, f"{self.message} [{self.code}]"])
+
+
+class Refused(FivegatesError):
+    """The engine ended the call with fail_closed.
+
+    decision says why; the exception of the last attempt, if there was one, is
+    its __cause__.
+    """
+
+    def __init__(self, decision: "Decision", call: "Call | None" = None) -> None:
+        route = f" on {decision.route}" if decision.route else ""
+        super().__init__(f"{decision.action}: {decision.reason}{route}",
+                         "refused")
+        self.args = (decision, call)
+        self.decision = decision
+        self.call = call
+
+    def __str__(self) -> str:
+        d = self.decision
+        route = f" on {d.route}" if d.route else ""
+        return f"{d.action}: {d.reason}{route}"
+
+
+class Queued(Refused):
+    """The engine asks for the call to be queued: begin it again, with
+    prior=exc.prior, after decision.wait_ms."""
