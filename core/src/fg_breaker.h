@@ -18,7 +18,8 @@ typedef struct fg_breaker_config {
   uint32_t open_ms, open_max_ms, jitter_ppm, probes, lease_ms, successes, stall;
 } fg_breaker_config;
 
-typedef struct fg_breaker_levels { /* what the other words say about this generation */
+typedef struct fg_breaker_levels { /* what the other words say */
+  uint32_t generation;  /* about this generation of the breaker; the word having moved on, they say nothing */
   uint32_t run, window_ok, window_failed, z_milli;
   uint32_t retract;     /* 1: half of what looked silent has spoken since a stall opened it */
   int64_t not_before;   /* a Retry-After still running: the open time ends no sooner; 0 none */
@@ -54,6 +55,8 @@ fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const
  * other words). Another generation: FG_TURN_STALE. */
 uint32_t fg_breaker_report(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint32_t probe, uint32_t report, uint32_t retry_after_ms,
                            int64_t t);
+/* A probe that shows life keeps its lease: at least lease_ms from t. */
+void fg_breaker_renew(fg_word *w, const fg_breaker_config *c, uint32_t generation, int64_t t);
 /* Latches: closes to traffic. generation: the ticket's (another one is stale), 0 = whatever is there now. exact_ms != 0: closed
  * exactly so long; else open_ms doubled with each failed probe up to open_max_ms, but no longer than at_most_ms when that is not 0. */
 uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint64_t exact_ms, uint64_t at_most_ms, int64_t t);

@@ -20,6 +20,7 @@ enum { FG_REGION_LAYOUT = 1, FG_HOUR_MS = 3600000, FG_DAY_MS = 86400000, FG_WIND
 enum {
   FG_ROUTE_ATTEMPTS, FG_ROUTE_SUCCESSES, FG_ROUTE_FAILURES, FG_ROUTE_RATE, FG_ROUTE_QUOTA, FG_ROUTE_AUTH, FG_ROUTE_LIFE, FG_ROUTE_NEUTRAL,
   FG_ROUTE_OPENED, FG_ROUTE_STALLS, FG_ROUTE_STUCK, FG_ROUTE_LOST, FG_ROUTE_PROBES, FG_ROUTE_TOKENS_IN, FG_ROUTE_TOKENS_OUT, FG_ROUTE_NUSD,
+  FG_ROUTE_HELD, /* nano-dollars held by the attempts that succeeded: the mean worst case */
   FG_ROUTE_COUNTS = 24
 };
 /* Totals of a workflow, in the order of fg_workflow_view. */
@@ -72,7 +73,8 @@ typedef struct fg_process_rec {
   fg_word promised;           /* t of the tick it was told to come back at; 0 = it promised none */
   fg_word rows_end;           /* rows [0, rows_end) have been used */
   fg_word row_hint;           /* where to look for a free row first */
-  fg_word spare[4];
+  fg_word excused;            /* the promise whose lateness was already forgiven */
+  fg_word spare[3];
 } fg_process_rec;
 _Static_assert(sizeof(fg_process_rec) == 64, "a process record is 64 bytes");
 
@@ -92,7 +94,7 @@ struct fg_region {            /* the head; sizes are written once, as words, so 
   fg_word wall;               /* unix ms of t = 0 + 1; 0 = no wall clock */
   fg_word next_due;           /* t when a row may be overdue; 0 = none was ever added */
   fg_word retries_hour, spend_day, held; /* of everybody */
-  fg_word generation;         /* rebuilt so many times */
+  fg_word slots_end;          /* process slots [0, slots_end) have been used */
   fg_word spare[14];
 };
 _Static_assert(sizeof(struct fg_region) == 256, "the head is 256 bytes");

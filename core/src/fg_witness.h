@@ -8,7 +8,7 @@
 
 #include "fg_region.h"
 
-enum { FG_ROW_FREE = 0, FG_ROW_SILENT = 1, FG_ROW_FLOWING = 2, FG_ROW_TAKING = 3 }; /* what a row waits for: first token, progress */
+enum { FG_ROW_FREE = 0, FG_ROW_SILENT = 1, FG_ROW_FLOWING = 2, FG_ROW_TAKING = 3, FG_ROW_QUIET = 4 }; /* a row waits for: first token, progress, the end only */
 
 typedef struct fg_watch {     /* an attempt's handle; 40 bytes, kept in the call */
   uint64_t row;               /* 0: no row */
@@ -20,7 +20,7 @@ typedef struct fg_watch {     /* an attempt's handle; 40 bytes, kept in the call
 
 /* Counts the attempt in the gauges of route and account. slot, route, account, generation, kind, retry, probe, total_due are the caller's. */
 void fg_witness_enter(fg_region *r, fg_watch *w);
-/* Gives it a row: silent until first_due. Returns 0 when no row is free. */
+/* Gives it a row: silent until first_due (0: its silence is not judged). Returns 0 when no row is free. */
 int fg_witness_row(fg_region *r, fg_watch *w, int64_t first_due, int64_t t);
 
 enum { FG_TOKEN_NONE = 0, FG_TOKEN_IN_TIME = 1, FG_TOKEN_UNFLAGGED = 2, FG_TOKEN_LATE = 3 };
