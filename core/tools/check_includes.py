@@ -15,13 +15,13 @@ LEVELS = [
      "fg_tables"],
     # text
     ["fg_rules", "fg_scan"],
-    ["fg_builtin", "fg_hint", "fg_keys"],
+    ["fg_builtin", "fg_hint", "fg_keys", "fg_kinds"],
     ["fg_signs"],
     ["fg_classify", "fg_sse"],
     # numbers, and single words of shared state
     ["fg_backoff", "fg_gauge", "fg_gcra", "fg_rendezvous", "fg_sketch",
-     "fg_spend", "fg_spill", "fg_window"],
-    ["fg_breaker", "fg_bucket"],
+     "fg_spend", "fg_window"],
+    ["fg_breaker", "fg_bucket", "fg_spill"],
     ["fg_stall"],
     # the compiled card
     ["fg_policy"],
@@ -36,6 +36,7 @@ LEVELS = [
     # the engine, a call
     ["fg_call_state", "fg_engine"],
     ["fg_commit", "fg_estimate", "fg_kept", "fg_money"],
+    ["fg_facts"],
     ["fg_call"],
     # text for people and the exported functions
     ["fg_abi", "fg_api", "fg_explain", "fg_ledger"],
