@@ -175,21 +175,21 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
     call_resends = 6
     if rng.random() < 0.15:
         call_resends = budget["call_resends"] = rng.choice((0, 1, 2))
-    elapsed = rng.choice((None, 3_000, 9_000, 9_000, 30_000, 60_000, 120_000))
+    elapsed = rng.choice((None, None, 3_000, 9_000, 9_000, 30_000, 30_000, 60_000, 60_000, 120_000))
     budget["elapsed_ms"] = elapsed
     extra_tokens = extra_cost = None
-    if rng.random() < 0.5:
-        extra_tokens = budget["extra_tokens"] = rng.choice((0, 840, 1680, 20_000))
+    if rng.random() < 0.65:
+        extra_tokens = budget["extra_tokens"] = rng.choice((0, 840, 1680, 20_000, 20_000, 20_000, 20_000))
     if priced and rng.random() < 0.5:
-        extra_cost = rng.choice((0, 3_600_000, 7_200_000, 50_000_000))
+        extra_cost = rng.choice((0, 3_600_000, 7_200_000, 50_000_000, 50_000_000, 50_000_000))
         budget["extra_cost_usd"] = f"{extra_cost / 1e9:.9f}"
-    quality = budget["quality_drop_ppm"] = rng.choice((0, 30_000, 30_000, 100_000))
+    quality = budget["quality_drop_ppm"] = rng.choice((0, 30_000, 100_000, 100_000))
     safe = {"interactive": "first_visible_token", "batch": "first_visible_token", "effectful": "not_sent"}[kind]
     workflow: dict[str, Any] = {"kind": kind, "routes": names, "order": "card", "budget": budget}
     after_visible = "stop"
     if kind != "effectful" and rng.random() < 0.35:
         safe = workflow["safe_replay_until"] = rng.choice(("not_sent", "accepted", "first_visible_token", "first_tool_start"))
-    if safe == "first_tool_start" or rng.random() < 0.15:
+    if safe == "first_tool_start" or (safe == "first_visible_token" and rng.random() < 0.15):
         after_visible = workflow["after_visible"] = "restart"
     silence = {"interactive": "stand_in", "batch": "any", "effectful": "none"}[kind]
     if kind != "effectful" and rng.random() < 0.15:

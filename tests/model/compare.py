@@ -76,7 +76,9 @@ def one(model: Model, side: Any, op: dict[str, Any], out: Outcome, slack: int) -
             call.pending.at = model.high + got.wait_ms
     now = model.high
     for name, r in model.h.route.items():
-        state, until = side.route(name)
+        state, until, latch, latch_for = side.route(name)
+        if r.latch_soft:
+            model.adopt_latch(name, latch, latch_for, now)
         if r.soft:
             model.adopt(name, state, until, now)
             continue

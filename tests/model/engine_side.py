@@ -23,7 +23,7 @@ class Clock:
 class Answer:
     """The engine's answer to one operation, only what is compared or steers the model."""
 
-    __slots__ = ("action", "attempts_left", "elapsed_left", "error", "first_token_ms", "idle_ms", "owner", "progress_ms", "reason", "route", "step", "total_ms",
+    __slots__ = ("action", "attempts_left", "elapsed_left", "error", "first_token_ms", "idle_ms", "max_tokens", "owner", "progress_ms", "reason", "route", "step", "total_ms",
                  "wait_ms", "wake_ms")
 
     def __init__(self, d: Any = None, error: str = ""):
@@ -33,9 +33,11 @@ class Answer:
             self.route = self.reason = self.owner = self.step = None
             self.wait_ms = self.wake_ms = self.first_token_ms = self.idle_ms = self.progress_ms = self.total_ms = 0
             self.attempts_left = self.elapsed_left = None
+            self.max_tokens = 0
             return
         self.action, self.route, self.wait_ms, self.wake_ms = d.action, d.route, d.wait_ms, d.wake_ms
         self.reason, self.owner, self.step = d.reason, d.owner, d.ladder_step
+        self.max_tokens = d.max_tokens
         self.attempts_left, self.elapsed_left = d.attempts_left, d.elapsed_left_ms
         self.first_token_ms, self.idle_ms, self.progress_ms, self.total_ms = d.first_token_ms, d.idle_ms, d.progress_ms, d.total_ms
 
@@ -75,6 +77,8 @@ class EngineSide:
                 return Answer(call.unable(given["what"]))
             if what == "resolved":
                 return Answer(call.resolved(given["op_id"], given["effect"]))
+            if what == "failure":
+                return Answer(call.failure(given))
             return Answer(getattr(call, what)(**given))
         except fivegates.Error as e:
             return Answer(error=f"{type(e).__name__}: {e}")
@@ -88,9 +92,9 @@ class EngineSide:
         else:
             call.event(kind, next(iter(more.values()), 0))
 
-    def route(self, name: str) -> tuple[str, int]:
+    def route(self, name: str) -> tuple[str, int, str, int]:
         v = self.engine.route(name)
-        return v["breaker"], v["open_for_ms"]
+        return v["breaker"], v["open_for_ms"], v["latch"], v["latch_for_ms"]
 
 
 def policy_of(card: str) -> Any:

@@ -72,7 +72,8 @@ class RouteState:
     last: int = 0
     soft: bool = False
     overload_until: int = 0
-    rate_since: int | None = None
+    limits: int = 0  # refusals for rate so far
+    latch_soft: bool = False
 
 
 class Health:
@@ -236,7 +237,7 @@ class Health:
         r = self.route[name]
         ramp = r.closed_at >= 0 and now - r.closed_at < 30_000
         crowded = now < r.overload_until and self.in_flight(name) > 0
-        paced = r.rate_since is not None
+        paced = r.limits > 0
         return ramp or crowded or paced
 
     def admit(self, name: str, now: int, retry: bool, total_ms: int, whole: bool) -> Row:
@@ -260,8 +261,11 @@ class Health:
 
     # ---------------------------------------------------------------- learning
 
-    def darken(self, name: str, owner: str, scope: str, hint: int | None, period: str, now: int) -> None:
+    def darken(self, row: Row, owner: str, scope: str, hint: int | None, period: str, now: int) -> None:
+        name = row.route
         account = self.spec.routes[name].account
+        if self.latch_of(name) is not None and not row.latch_probe:
+            self.route[name].latch_soft = True  # dark already: is it dark for longer now?
         if owner == "auth":
             latch = Latch("key", now + LATCH["auth"], LATCH["auth"])
             if scope == "account":
@@ -289,6 +293,12 @@ class Health:
             if other == name or (scope == "account" and self.spec.routes[other].account == account):
                 r.not_before = max(r.not_before, now + hint)
 
+    def lift_all(self, name: str) -> None:
+        account = self.spec.routes[name].account
+        self.account.pop(account, None)
+        self.account_quota.pop(account, None)
+        self.route[name].latch = None
+
     def lift(self, row: Row) -> None:
         """An answer came: what the probe looked at is alive."""
         account = self.spec.routes[row.route].account
@@ -300,7 +310,7 @@ class Health:
             else:
                 self.route[row.route].latch = None
         elif self.latch_of(row.route) is not None:
-            self.route[row.route].soft = True
+            self.route[row.route].latch_soft = True
 
     def drop_probe(self, row: Row) -> None:
         latch = self.latch_of(row.route)

@@ -7,7 +7,7 @@ from typing import Any
 from .call import Attempt, Call, Decision
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
-from .health import Health, Row
+from .health import Health
 from .rules import ANY, Rules
 
 PROOF_OWNERS = ("rate", "quota", "auth", "request")
@@ -88,6 +88,9 @@ class Model:
                     return again
                 pending = call.pending
                 assert pending is not None
+        elif look == "not_before" and answer.action == "hold":
+            rest = self.h.look(pending.route, now)[1]
+            return Decision("hold", wait=(rest, rest + min(max(rest // 4, 1_000), 30_000)))
         elif look not in ("ok", "probe") or (left is not None and left < call.estimate(pending.route)) or soft:
             return self.rules.after_failure(call, now, answer)
         return self._permit(call, now, answer)
@@ -179,8 +182,6 @@ class Model:
         self._learn(call, a, f, now)
         d = self.rules.after_failure(call, now, answer)
         d.owner = f.owner
-        if d.wait is not None and call.pending is not None:
-            pass
         return d
 
     def _close(self, call: Call, a: Attempt) -> None:
@@ -202,7 +203,7 @@ class Model:
             h.result(row, "rate", now, f.retry_after_ms or 0)
             if f.retry_after_ms:
                 h.told_to_wait(a.route, f.scope, f.retry_after_ms, now)
-            h.route[a.route].rate_since = now
+            h.route[a.route].limits += 1
         elif f.owner == "quota":
             h.result(row, "rate", now)
         elif f.owner in ("request", "policy"):
@@ -213,7 +214,7 @@ class Model:
             h.result(row, "neutral", now)
         if f.overload:
             h.route[a.route].overload_until = now + 60_000
-        h.darken(a.route, f.owner, f.scope, f.retry_after_ms, f.period, now)
+        h.darken(row, f.owner, f.scope, f.retry_after_ms, f.period, now)
 
     def _success(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
         a, given = call.attempt, op["in"]
@@ -320,6 +321,11 @@ class Model:
         if breaker == "open":
             r.opened_ever = True
 
-
-def rows_of(model: Model) -> list[Row]:
-    return model.h.rows
+    def adopt_latch(self, name: str, why: str, for_ms: int, now: int) -> None:
+        self.h.route[name].latch_soft = False
+        latch = self.h.latch_of(name)
+        if latch is not None:
+            if why == "none":
+                self.h.lift_all(name)
+            else:
+                latch.until, latch.lease = now + for_ms, None

@@ -90,8 +90,6 @@ class Rules:
             return found
         if self._may_queue(call):
             return self._queue(call)
-        exhausted = ("attempts_exhausted",) if call.attempts_left() == 0 and not call.unsure else ()
-        del exhausted
         return self._ladder(call, now, answer) or self._fail(call)
 
     def _request(self, call: Call, now: int, answer: Any) -> Decision:
@@ -187,8 +185,11 @@ class Rules:
         if f.klass == "silent":
             need = max(need, call.first_token_ms(route))
         left = call.elapsed_left(now)
-        if "truncated" in f.tags and "edit" in call.unable:
-            return None
+        if "truncated" in f.tags:  # its one retry asks for more room; how much, the text leaves open
+            if "edit" in call.unable:
+                return None
+            if answer.action != "retry" and (call.whole or not call.fits_tokens(call.prompt + 4 * call.output)):
+                return None
         if left is not None:
             if low + need > left:
                 return None
@@ -212,6 +213,8 @@ class Rules:
             return None
         if (f.klass == "silent" or (call.failed_slow and f.owner != "rate")) and self._rule9(call, now, answer, dry=True):
             return None
+        if "truncated" in f.tags and answer.max_tokens:
+            call.output = answer.max_tokens
         return self._send(call, "retry", "retry", route, (low, high), cost, now)
 
     # ----------------------------------------------------------------- rule 9
@@ -227,7 +230,7 @@ class Rules:
             return mine.quota_owner is not None and other.quota_owner is not None and mine.quota_owner != other.quota_owner
         return True
 
-    def _rate_may_leave(self, call: Call, now: int) -> bool:
+    def _rate_may_leave(self, call: Call, now: int, answer: Any) -> bool:
         f = call.failure
         if f is None or f.owner != "rate":
             return True
@@ -236,13 +239,18 @@ class Rules:
         if self.spec.spill == "prefer_fast" or call.failed_route in call.waited:
             return True
         bounds = self._wait_bounds(call, call.failed_route, now)
-        if bounds is None or "wait" in call.unable:
+        if bounds is None:
             return True
         low, high = bounds
-        if call.max_wait and high > call.max_wait:
-            return True
+        if "wait" in call.unable:
+            return low > 0 or answer.action != "retry"
         left = call.elapsed_left(now)
-        return left is not None and high + call.estimate(call.failed_route) > left
+        most = 1 << 40 if left is None else left - call.estimate(call.failed_route)
+        most = min(most, call.max_wait) if call.max_wait else most
+        if low > most:
+            return True
+        drawn_or_paced = high > most or self.h.route[call.failed_route].limits > 1
+        return drawn_or_paced and answer.action in ("fallback", "degrade")
 
     def _candidate(self, call: Call, now: int, name: str, drop: int, outside: str, larger: bool, first: bool) -> bool:
         spec, route = self.spec, self.spec.routes[name]
@@ -264,7 +272,7 @@ class Rules:
             return False
         return first or self._pays(call, self._cost(call, True), now)
 
-    def _resend_allowed(self, call: Call, now: int) -> bool:
+    def _resend_allowed(self, call: Call, now: int, answer: Any) -> bool:
         f, spec = call.failure, self.spec
         if "reroute" in call.unable or call.attempts_left() < 1 or call.resends >= spec.call_resends:
             return False
@@ -272,10 +280,10 @@ class Rules:
             return False
         if f is not None and f.klass in ("silent", "cut") and spec.after_silence == "none":
             return False
-        return self._rate_may_leave(call, now)
+        return self._rate_may_leave(call, now, answer)
 
     def _rule9(self, call: Call, now: int, answer: Any, outside: str = "", larger: bool = False, dry: bool = False) -> Decision | None:
-        if not self._resend_allowed(call, now):
+        if not self._resend_allowed(call, now, answer):
             return None
         for s in self.spec.standins:
             if s.ladder_only or not s.approved or not self._candidate(call, now, s.route, s.drop_ppm, outside, larger, False):
@@ -298,7 +306,7 @@ class Rules:
                 s = next(s for s in self.spec.standins if s.route == rung["route"])
                 if not s.approved or s.score_ppm < rung["min_score_ppm"] or "reroute" in call.unable or call.attempts_left() < 1:
                     continue
-                if not first and not self._resend_allowed(call, now):
+                if not first and not self._resend_allowed(call, now, answer):
                     continue
                 if not self._candidate(call, now, s.route, s.drop_ppm, outside, False, first):
                     continue
@@ -366,13 +374,30 @@ class Rules:
             found = self._first_standin(call, now, answer, "")
             if found:
                 return found
+        if answer.action == "hold" and self._may_hold(call, now):
+            return self._hold(call, now)
         if self._may_queue(call):
             return self._queue(call)
-        if answer.action == "hold" and spec.hold_ms and "wait" not in call.unable:
-            call.pending = Pending("first", name, now)
-            return Decision("hold", wait=(0, spec.hold_ms + 30_000))
+        if look == "full" and call.held_ms == 0 and self._may_hold(call, now) and not self._smaller_first(call):
+            return self._hold(call, now)
         found = self._ladder(call, now, answer, first=True)
         return found or self._fail(call)
+
+    def _may_hold(self, call: Call, now: int) -> bool:
+        """Some route of the workflow may serve within hold_ms."""
+        spec = self.spec
+        if spec.hold_ms == 0 or "wait" in call.unable or call.held_ms >= spec.hold_ms:
+            return False
+        names = [spec.primary] + [s.route for s in spec.standins if s.approved]
+        looks = [self.h.look(n, now) for n in names]
+        return any(word == "full" or (word in ("open", "not_before") and wait <= spec.hold_ms) for word, wait in looks)
+
+    def _smaller_first(self, call: Call) -> bool:
+        return any(r["step"] == "smaller_model" for r in self.spec.ladder)
+
+    def _hold(self, call: Call, now: int) -> Decision:
+        call.pending = Pending("first", self.spec.primary, now)
+        return Decision("hold", wait=(0, self.spec.hold_ms))
 
     def _first_standin(self, call: Call, now: int, answer: Any, outside: str) -> Decision | None:
         if "reroute" in call.unable:

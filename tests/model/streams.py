@@ -123,25 +123,25 @@ class Driver:
         made: dict[str, Any] = {"call": call.name}
         if a is not None and a.running:
             roll = rng.random()
-            if a.billing == "none" and roll < 0.45:
+            if a.billing == "none" and roll < 0.30:
                 return {**made, "t": self._tick(), "op": "event", "in": {"kind": "sent"}}
-            if roll < 0.60 and a.billing in ("possible", "likely"):
+            if roll < 0.42 and a.billing in ("possible", "likely"):
                 return {**made, "t": self._tick(), "op": "event", "in": self._progress(call)}
-            if roll < 0.66 and wake and a.billing != "none":
+            if roll < 0.50 and wake and a.billing != "none":
                 return {**made, "t": self._tick(max(1, wake - rng.choice((0, 0, 0, 1)))), "op": "deadline", "in": {}}
-            if roll < 0.69:
+            if roll < 0.52:
                 return {**made, "t": self._tick(), "op": rng.choice(("cancel", "drop")), "in": {}}
-            if roll < 0.80:
+            if roll < 0.62:
                 if self.spec.schema and not call.delivery_whole and not a.saw_token:
                     return {**made, "t": self._tick(), "op": "event", "in": {"kind": "token", "count": 1}}
                 return self._fill(call, {**made, "t": self._tick(), "op": "success"})
             return self._fill(call, {**made, "t": self._tick(), "op": "failure"})
         if call.pending is not None:
             roll = rng.random()
-            if roll < 0.06:
+            if roll < 0.04:
                 what = rng.choice(("wait", "reroute", "queue", "cache", "preset"))
                 return {**made, "t": self._tick(), "op": "unable", "in": {"what": what}}
-            if roll < 0.09:
+            if roll < 0.05:
                 return {**made, "t": self._tick(), "op": "cancel", "in": {}}
             if roll < 0.75 or wait == 0:
                 gap = max(0, wait + rng.choice((0, 0, 1, 250)))

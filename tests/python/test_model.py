@@ -15,7 +15,7 @@ from model import __main__ as model  # noqa: E402
 from model import cards, evidence  # noqa: E402
 from model.engine_side import classify  # noqa: E402
 
-SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+SANITIZED = "FIVEGATES_SANITIZE" in os.environ
 STREAMS = int(os.environ.get("FG_MODEL_STREAMS", "3000" if SANITIZED else "100000"))
 
 
