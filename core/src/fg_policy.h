@@ -40,6 +40,8 @@ typedef struct fg_policy_account {
 
 enum { FG_CANCEL_UNKNOWN = 0, FG_CANCEL_YES = 1, FG_CANCEL_NO = 2 };
 
+enum { FG_TOOLS_UNKNOWN = 0, FG_TOOLS_LISTED = 1, FG_TOOLS_ANY = 2 };
+
 typedef struct fg_policy_route {
   fg_pstr name, provider, model, version, base_url, key_env, api, quota_owner;
   uint64_t key;             /* region key: hash of name, provider, model, base_url, account; never 0 */
@@ -55,7 +57,7 @@ typedef struct fg_policy_route {
   uint64_t regions, data_classes;    /* bits of the policy's tables; 0 = not declared */
   uint32_t tools_off, tools_count;   /* uint64_t hashes of the tool names it may be given, sorted; count 0 = not declared */
   uint32_t lookup;                   /* FG_LOOKUP_*: how a lost attempt there can be found */
-  uint32_t zero;
+  uint32_t tools_known;              /* FG_TOOLS_*: UNKNOWN binds no primary and fits no stand-in */
 } fg_policy_route;
 
 /* One route as seen by one workflow: the verdict of the eight sections and what the contract says. [0] is the primary, always approved. */
@@ -72,7 +74,8 @@ typedef struct fg_policy_standin {
   uint32_t drop_tools_off, drop_tools_count; /* uint64_t hashes, `changes.drop_tools` */
   fg_pstr fingerprint;      /* sha256:… as computed from the card now */
   fg_pstr approved_by;
-  uint32_t drop_tools_all, zero;
+  uint32_t drop_tools_all;
+  uint32_t twin;            /* 1: what its route does not declare of input, output and tools is as the primary declares it */
 } fg_policy_standin;
 
 typedef struct fg_policy_rung {
@@ -101,6 +104,7 @@ typedef struct fg_policy_workflow {
   uint32_t standin_count;             /* primary + stand-ins + ladder routes, <= 16 */
   uint32_t safe_until, after_visible, after_silence; /* FG_SAFE_*, FG_AFTER_*, FG_SILENCE_* */
   uint32_t total_attempts, per_route, per_class[FG_CLASS_COUNT], call_resends;
+  uint32_t overload_retries;          /* same-route retries after an overload: 1, or per_class.server where the card states that */
   uint32_t elapsed_ms, call_elapsed_ms; /* UINT32_MAX = no limit */
   uint32_t extra_cost_mode, extra_tokens_mode; /* FG_EXTRA_* */
   uint32_t extra_cost_holds, extra_tokens_holds; /* FG_EXTRA_HOLDS: how many of the first attempt's holds */

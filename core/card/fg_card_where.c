@@ -1,0 +1,117 @@
+/* Lines and columns of all warnings in one pass. The text is known to be sound JSON by now, so this walks it without checking:
+ * each member's key extends the hash of the path above it, and hashes that a warning waits for are remembered. */
+#include "fg_card_read.h"
+
+#include "fg_math.h"
+
+enum { DEPTH = 40 };
+
+typedef struct want { uint64_t hash; uint32_t line, column; } want;
+
+typedef struct walk {
+  const char *text;
+  uint64_t len, at, line_start;
+  uint32_t line, mask;
+  want *table;
+} walk;
+
+static want *slot_of(const walk *w, uint64_t hash) {
+  uint32_t at = (uint32_t)(hash ^ hash >> 32) & w->mask;
+  while (w->table[at].hash != 0 && w->table[at].hash != hash) {
+    at = (at + 1) & w->mask;
+  }
+  return &w->table[at];
+}
+
+static void note(const walk *w, uint64_t hash, uint64_t at) {
+  want *slot = slot_of(w, hash);
+  if (slot->hash == hash && slot->line == 0) {
+    slot->line = w->line;
+    slot->column = 1;
+    for (uint64_t i = w->line_start; i < at; i++) {
+      slot->column += ((uint8_t)w->text[i] & 0xC0) != 0x80;
+    }
+  }
+}
+
+/* From the opening quote to behind the closing one; the key between them, undecoded. */
+static fg_str skip_string(walk *w) {
+  uint64_t from = ++w->at;
+  while (w->text[w->at] != '"') {
+    w->at += w->text[w->at] == '\\' ? 2 : 1;
+  }
+  return fg_str_make(w->text + from, (uint32_t)(w->at++ - from));
+}
+
+static void run(walk *w) {
+  uint64_t path[DEPTH] = {1};
+  uint32_t index[DEPTH] = {0}, depth = 0, fresh = 0; /* fresh: an element of the array is about to begin */
+  uint64_t objects = 0, value = 1;                   /* value: the path of the value that comes next */
+  while (w->at < w->len) {
+    char ch = w->text[w->at];
+    if (fresh && !fg_is_space(ch) && ch != ']') {
+      value = fg_hash64(~path[depth], &index[depth], sizeof index[depth]);
+      note(w, value, w->at);
+      fresh = 0;
+    }
+    if (ch == '"') {
+      uint64_t at = w->at;
+      fg_str key = skip_string(w);
+      if (depth > 0 && objects >> depth & 1 && w->text[at] == '"' && index[depth] == 0) {
+        value = fg_hash64(path[depth], key.ptr, key.len);
+        note(w, value, at);
+        index[depth] = 1; /* the key is read: a string now is its value */
+      }
+      continue;
+    }
+    w->at++;
+    if (ch == '\n') {
+      w->line++;
+      w->line_start = w->at;
+    } else if (ch == '{' || ch == '[') {
+      depth++;
+      path[depth] = value;
+      index[depth] = 0;
+      fresh = ch == '[';
+      objects = ch == '{' ? objects | (uint64_t)1 << depth : objects & ~((uint64_t)1 << depth);
+    } else if (ch == '}' || ch == ']') {
+      depth--;
+      fresh = 0;
+    } else if (ch == ',') {
+      fresh = !(objects >> depth & 1);
+      index[depth] = fresh ? index[depth] + 1 : 0;
+    }
+  }
+}
+
+int fg_card_where(fg_card *c) {
+  walk w = {c->text, c->len, 0, 0, 1, 0, NULL};
+  if (c->lint_count == 0) {
+    return 1;
+  }
+  w.mask = fg_index_slots(c->lint_count * (uint32_t)FG_ARRAY_LEN(c->lint->at)) - 1;
+  w.table = fg_scratch(c->mem, (w.mask + (uint64_t)1) * sizeof *w.table);
+  if (w.table == NULL) {
+    return fg_card_nomem(c);
+  }
+  for (uint32_t i = 0; i < c->lint_count; i++) {
+    for (uint32_t d = 0; d < c->lint[i].depth; d++) {
+      slot_of(&w, c->lint[i].at[d])->hash = c->lint[i].at[d];
+    }
+  }
+  run(&w);
+  for (uint32_t i = 0; i < c->lint_count; i++) {
+    fg_lint *l = &c->lint[i];
+    l->line = l->column = 1;
+    for (uint32_t d = l->depth; d > 0; d--) {
+      want *found = slot_of(&w, l->at[d - 1]);
+      if (found->line > 0) {
+        l->line = found->line;
+        l->column = found->column;
+        break;
+      }
+    }
+  }
+  fg_scratch_free(c->mem, w.table);
+  return 1;
+}
