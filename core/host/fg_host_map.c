@@ -121,16 +121,20 @@ static int is_current(place *p) {
 
 /* ----------------------------------------------------------------- errors */
 
-static void say(fg_error *err, int32_t code, const char *path, const char *what, const char *remedy) {
-  memset(err, 0, sizeof *err);
-  err->size = (uint32_t)sizeof *err;
-  err->code = code;
+static void say_path(fg_error *err, const char *path) {
   size_t len = path != NULL ? strlen(path) : 0;
   if (len < sizeof err->path) {
     memcpy(err->path, path != NULL ? path : "", len + 1);
   } else { /* the end says more than the beginning */
     (void)snprintf(err->path, sizeof err->path, "...%s", path + len - (sizeof err->path - 4));
   }
+}
+
+static void say(fg_error *err, int32_t code, const char *path, const char *what, const char *remedy) {
+  memset(err, 0, sizeof *err);
+  err->size = (uint32_t)sizeof *err;
+  err->code = code;
+  say_path(err, path);
   (void)snprintf(err->message, sizeof err->message, "%s; %s", what, remedy);
 }
 
@@ -459,14 +463,15 @@ static int place_check(place *p, int fd, const char *name, int64_t now_ms, fg_er
     say(err, FG_ERR_REGION, name, "the file is not a region of these sizes", "use one card, or one path for each set of sizes");
     return 0;
   }
-  fg_error inner;
-  memset(&inner, 0, sizeof inner);
-  inner.size = (uint32_t)sizeof inner;
-  if (fg_region_open(p->mem, fg_region_bytes(&p->cfg), &p->cfg, now_ms, &p->region, &inner) != FG_OK) {
-    char what[150];
-    (void)snprintf(what, sizeof what, "the file holds no region: %.110s", inner.message);
-    say(err, FG_ERR_REGION, name, what, "see above");
+  memset(err, 0, sizeof *err);
+  err->size = (uint32_t)sizeof *err;
+  int32_t rc = fg_region_open(p->mem, fg_region_bytes(&p->cfg), &p->cfg, now_ms, &p->region, err);
+  say_path(err, name);
+  if (rc != FG_OK) {
     return 0;
+  }
+  if (err->message[0] != 0) { /* opened, but begun anew: its reason is a warning */
+    err->code = FG_ERR_REGION;
   }
   return 1;
 }
@@ -604,6 +609,8 @@ static int place_try(const char *name, const fg_region_config *cfg, uint32_t fla
 
 static int place_open(const char *name, const fg_region_config *cfg, uint32_t flags, int64_t now_ms, place **out, fg_error *err, int *rebuilt) {
   for (int i = 0; i < TRIES; i++) {
+    memset(err, 0, sizeof *err);
+    err->size = (uint32_t)sizeof *err;
     int result = place_try(name, cfg, flags, now_ms, out, err, rebuilt);
     if (result != LOST_RACE) {
       return result;
@@ -625,7 +632,7 @@ static void config_fill(fg_region_config *out, const fg_region_config *cfg) {
   out->routes = out->routes != 0 ? out->routes : 64;
   out->accounts = out->accounts != 0 ? out->accounts : 16;
   out->workflows = out->workflows != 0 ? out->workflows : 64;
-  out->procs = out->procs != 0 ? out->procs : 64;
+  out->procs = out->procs == 0 ? 64 : out->procs < 8 ? 8 : out->procs;
   out->rows = out->rows != 0 ? out->rows : 256;
   if ((out->boot[0] | out->boot[1]) == 0) {
     (void)fg_host_boot_id(out->boot);
@@ -649,7 +656,7 @@ static int32_t open_named(const char *path, const fg_region_config *cfg, uint32_
   if (result == MADE) {
     atomic_store(&m->at, p);
     m->home = p;
-    atomic_store(&m->warned, rebuilt);
+    atomic_store(&m->warned, m->warning.code != FG_OK);
     return FG_OK;
   }
   int only_existing = (flags & FG_HOST_MAP_EXISTING) != 0;

@@ -101,7 +101,7 @@ static void test_private(void) {
   FG_CHECK(fg_host_map_region(NULL) == NULL);
   FG_EQ(fg_host_map_warning(NULL, NULL), 0);
   fg_region_config bad = small_config();
-  bad.procs = 7;
+  bad.procs = 300;
   m = open_at(NULL, &bad, 0, &err);
   FG_CHECK(m == NULL && err.code != FG_OK && err.message[0] != 0);
 }
@@ -225,6 +225,8 @@ static void test_damaged(void) {
     expect_usable(0);
   }
   scribble(0, 64, 0); /* the head */
+  expect_usable(1);
+  scribble(0, 8, 1);
   expect_usable(1);
   scribble(0, size, 0);
   expect_usable(1);
