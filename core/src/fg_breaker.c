@@ -209,6 +209,20 @@ uint32_t fg_breaker_report(fg_word *w, const fg_breaker_config *c, uint32_t gene
   }
 }
 
+void fg_breaker_give_back(fg_word *w, uint32_t generation) {
+  uint64_t old = fg_load(w);
+  for (;;) {
+    bits s = unpack(old);
+    if (s.state != FG_BREAKER_HALF_OPEN || s.gen + 1 != generation || s.probes == 0) {
+      return;
+    }
+    s.probes--;
+    if (fg_cas(w, &old, pack(s))) {
+      return;
+    }
+  }
+}
+
 void fg_breaker_renew(fg_word *w, const fg_breaker_config *c, uint32_t generation, int64_t t) {
   uint64_t old = fg_load(w);
   for (;;) {

@@ -55,6 +55,8 @@ fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const
  * other words). Another generation: FG_TURN_STALE. */
 uint32_t fg_breaker_report(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint32_t probe, uint32_t report, uint32_t retry_after_ms,
                            int64_t t);
+/* A probe ended without a verdict, told by someone without configuration or clock: its slot is given back. */
+void fg_breaker_give_back(fg_word *w, uint32_t generation);
 /* A probe that shows life keeps its lease: at least lease_ms from t. */
 void fg_breaker_renew(fg_word *w, const fg_breaker_config *c, uint32_t generation, int64_t t);
 /* Latches: closes to traffic. generation: the ticket's (another one is stale), 0 = whatever is there now. exact_ms != 0: closed
