@@ -148,7 +148,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
             spec.quota_owner = account if rng.random() < 0.7 else "shared"
             provides["economics"] = {"quota_owner": spec.quota_owner}
         if schema and i:
-            provides["output"] = {"json_schema": True, "schema": requires["output"]["schema"]}
+            provides["output"] = {"json_schema": True}
         if provides:
             route["provides"] = provides
         routes[name] = route
