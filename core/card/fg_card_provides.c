@@ -85,6 +85,9 @@ int fg_card_provides(fg_card *c, const cJSON *node, fg_policy_route *r) {
     return 0;
   }
   const cJSON *const *v = s.value;
+  if (!fg_sections_not_empty(c, v[FG_KEY_DATA_REGIONS], "data", "regions") || !fg_sections_not_empty(c, v[FG_KEY_DATA_CLASSES], "data", "classes")) {
+    return 0;
+  }
   r->context_tokens = whole(v[FG_KEY_INPUT_CONTEXT]);
   r->request_bytes = whole(v[FG_KEY_INPUT_BYTES]);
   r->max_tokens = whole(v[FG_KEY_OUTPUT_MAX]);

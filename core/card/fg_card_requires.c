@@ -2,7 +2,7 @@
 #include "fg_card_number.h"
 #include "fg_card_sections.h"
 
-enum { NODES_MAX = 256, ENUM_MAX = 256 };
+enum { NODES_MAX = FG_SCHEMA_NODES, ENUM_MAX = 256 };
 
 typedef struct tree {
   fg_policy_schema_node node[NODES_MAX];
@@ -217,15 +217,6 @@ static uint32_t whole(const cJSON *node, uint32_t otherwise) {
   return (uint32_t)value;
 }
 
-static int not_empty(fg_card *c, const cJSON *list, const char *section, const char *key) {
-  if (list == NULL || list->child != NULL) {
-    return 1;
-  }
-  fg_card_push(c, section);
-  fg_card_push(c, key);
-  return FG_FAIL(c, FG_LOAD_BAD_VALUE, "an empty list allows nothing; list what is allowed or leave the key out");
-}
-
 int fg_card_requires(fg_card *c, const cJSON *node, fg_policy_workflow *w, fg_card_workflow *extra) {
 #define FINISH_WORD(n, N, w) #w,
   static const char *const FINISHES[] = {FG_FINISH_MAP(FINISH_WORD) NULL};
@@ -234,7 +225,7 @@ int fg_card_requires(fg_card *c, const cJSON *node, fg_policy_workflow *w, fg_ca
     return 0;
   }
   const cJSON *const *v = s.value;
-  if (!not_empty(c, v[FG_KEY_DATA_REGIONS], "data", "regions") || !not_empty(c, v[FG_KEY_OUTPUT_FINISH], "output", "finish_reasons")) {
+  if (!fg_sections_not_empty(c, v[FG_KEY_DATA_REGIONS], "data", "regions") || !fg_sections_not_empty(c, v[FG_KEY_OUTPUT_FINISH], "output", "finish_reasons")) {
     return 0;
   }
   w->needs_context_tokens = whole(v[FG_KEY_INPUT_CONTEXT], 0);

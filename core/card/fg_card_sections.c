@@ -203,6 +203,15 @@ int fg_sections_read(fg_card *c, const cJSON *node, uint32_t side, fg_sections *
   return 1;
 }
 
+int fg_sections_not_empty(fg_card *c, const cJSON *list, const char *section, const char *key) {
+  if (list == NULL || list->child != NULL) {
+    return 1;
+  }
+  fg_card_push(c, section);
+  fg_card_push(c, key);
+  return FG_FAIL(c, FG_LOAD_BAD_VALUE, "an empty list allows nothing; list what is allowed or leave the key out");
+}
+
 /* -------------------------------------------------------------- comparison */
 
 static int64_t number_of(uint32_t key, const cJSON *node) {

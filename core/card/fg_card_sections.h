@@ -65,6 +65,8 @@ typedef struct fg_sections { const cJSON *value[FG_KEY_COUNT]; uint32_t tools_gi
 
 /* Reads and checks all sections of a `requires` or `provides` (node may be NULL: nothing stated). */
 int fg_sections_read(fg_card *c, const cJSON *node, uint32_t side, fg_sections *out);
+/* An empty list where it would allow nothing is an error. */
+int fg_sections_not_empty(fg_card *c, const cJSON *list, const char *section, const char *key);
 /* "section.key" */
 const char *fg_sections_name(uint32_t key);
 /* The first key that fails, or FG_KEY_COUNT when all hold. twin: the model's own sections are not looked at. */

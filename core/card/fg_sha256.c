@@ -23,14 +23,25 @@ static void compress(uint32_t *state, const uint8_t *p) {
     uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
-  uint32_t v[8]; /* a to h */
+  uint32_t v[8]; /* a to h; instead of moving them, each round calls them by other names */
   memcpy(v, state, sizeof v);
-  for (uint32_t i = 0; i < 64; i++) {
-    uint32_t t1 = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + K[i] + w[i];
-    uint32_t t2 = (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-    memmove(v + 1, v, 7 * sizeof *v);
-    v[4] += t1;
-    v[0] = t1 + t2;
+#define V(n) v[((n) - i) & 7]
+#define ROUND(k)                                                                                                                       \
+  do {                                                                                                                                 \
+    uint32_t i = (k), e = V(4), a = V(0);                                                                                              \
+    uint32_t t = V(7) + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (V(6) ^ (e & (V(5) ^ V(6)))) + K[at + i] + w[at + i];          \
+    V(3) += t;                                                                                                                         \
+    V(7) = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & V(1)) | (V(2) & (a | V(1))));                                     \
+  } while (0)
+  for (uint32_t at = 0; at < 64; at += 8) {
+    ROUND(0U);
+    ROUND(1U);
+    ROUND(2U);
+    ROUND(3U);
+    ROUND(4U);
+    ROUND(5U);
+    ROUND(6U);
+    ROUND(7U);
   }
   for (uint32_t i = 0; i < 8; i++) {
     state[i] += v[i];

@@ -161,4 +161,13 @@ static inline fg_str fg_policy_str(const fg_policy *p, fg_pstr s) {
   return r;
 }
 
+enum { FG_SCHEMA_NODES = 256 };                                              /* of one workflow's output schema */
+enum { FG_POLICY_REGIONS = 1, FG_POLICY_CLASSES = 2, FG_POLICY_ACCOUNTS = 3 }; /* tables of fg_policy_table_find */
+
+/* 1 + index of a region, data class or account; 0 for an empty name; -1 when the card does not know it. */
+int32_t fg_policy_table_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len);
+/* The whole structure of a block of that many bytes that came from elsewhere: every offset, index and enum. FG_OK, FG_ERR_ARG
+ * (NULL, not 8-byte aligned), FG_ERR_RANGE. Numbers that only steer (budgets, times) are not judged. */
+int32_t fg_policy_check(const fg_policy *p, uint64_t bytes);
+
 #endif /* FG_POLICY_H */

@@ -25,6 +25,7 @@ LEVELS = [
     ["fg_stall"],
     # the compiled card
     ["fg_policy"],
+    ["fg_contract", "fg_output"],
     # the pure kernel
     ["fg_gates"],
     ["fg_weigh"],
