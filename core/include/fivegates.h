@@ -660,7 +660,7 @@ typedef struct fg_decision {
   uint32_t change, max_tokens, compact_tokens, max_age_s; /* FG_CHANGE_*; values for it; of a cached answer */
   uint32_t reuse_ops;      /* bit n: the n-th operation of this step may be sent again under its id */
   uint32_t repair, alert;  /* FG_REPAIR_*; FG_ALERT_* bits */
-  uint32_t text;           /* preset text: fg_policy_text; 0 none */
+  uint32_t text;           /* preset text: fg_policy_preset; 0 none */
   uint32_t user_may_retry; /* 1: tell the end user that trying again later can help */
   uint32_t hint_status, hint_should_retry, hint_retry_after_ms; /* for an HTTP answer to an outer layer; 0 status = none */
   uint32_t label;          /* 1: the answer comes from a stand-in or is degraded; requested is the primary's id */
@@ -758,7 +758,7 @@ typedef struct fg_route_view { /* one route's live state */
 typedef struct fg_workflow_view { /* one workflow's counters since the region was made */
   uint32_t size, zero;
   uint64_t calls, primary_success, retry_recovery, fallback_recovery, degraded, failed_closed, queued, cancelled;
-  uint64_t retries_this_hour, spent_today_nusd, held_nusd;
+  uint64_t retries_this_hour, spent_today_nusd; /* held worst cases included */
 } fg_workflow_view;
 
 /* --------------------------------------------------------------- functions */
@@ -806,9 +806,9 @@ enum { FG_FIND_ROUTE = 1, FG_FIND_WORKFLOW = 2, FG_FIND_ACCOUNT = 3 };
 FG_API uint32_t fg_policy_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len); /* 0 = not there */
 FG_API uint32_t fg_policy_count(const fg_policy *p, uint32_t what);
 FG_API int32_t fg_policy_name(const fg_policy *p, uint32_t what, uint32_t id, fg_str *out);
-FG_API int32_t fg_policy_route(const fg_policy *p, uint32_t route, fg_route_info *out);
+FG_API int32_t fg_policy_route_info(const fg_policy *p, uint32_t route, fg_route_info *out);
 /* Text of a preset in a language (falls back to its first). */
-FG_API int32_t fg_policy_text(const fg_policy *p, uint32_t text, const char *language, uint32_t len, fg_str *out);
+FG_API int32_t fg_policy_preset(const fg_policy *p, uint32_t text, const char *language, uint32_t len, fg_str *out);
 /* The index-th lint warning: FG_OK and err filled, or FG_ERR_RANGE when there are no more. */
 FG_API int32_t fg_policy_lint(const fg_policy *p, uint32_t index, fg_error *out);
 /* Contract of a workflow with a route: FG_REASON_* that bars it, or 0 when approved (dates not looked at); out: fingerprint to approve. */
@@ -848,7 +848,7 @@ FG_API int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, c
 FG_API int32_t fg_call_tool(const fg_engine *e, fg_call *c, uint32_t attempt, const char *op, uint32_t len, uint32_t state, uint32_t idempotent,
                             int64_t now_ms);
 FG_API int32_t fg_call_end(const fg_engine *e, fg_call *c); /* dropped without a word: neutral, needs no clock, twice is fine */
-FG_API int32_t fg_call_decision(const fg_call *c, fg_decision *out); /* the latest decision again */
+FG_API int32_t fg_call_decision(const fg_engine *e, const fg_call *c, fg_decision *out); /* the latest decision again */
 
 /* Text into the caller's buffer: returns the bytes it needs without the NUL; writes at most cap, always ends with NUL (cap > 0). */
 FG_API uint32_t fg_explain(const fg_engine *e, const fg_call *c, const fg_decision *d, char *buf, uint32_t cap);

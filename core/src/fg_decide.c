@@ -6,17 +6,6 @@
 
 #include <string.h>
 
-/* Rate limits leave the route only through spill. */
-static uint32_t spill_forbids(const fg_facts *f) {
-  if (f->failure.owner != FG_OWNER_RATE) {
-    return FG_REASON_NONE;
-  }
-  if (f->spill_mode == FG_SPILL_NEVER) {
-    return FG_REASON_SPILL_FORBIDDEN;
-  }
-  return (f->flags & FG_FACT_SPILL_OK) ? FG_REASON_NONE : FG_REASON_SPILL_EXHAUSTED;
-}
-
 /* Rule 8, as far as it does not depend on rule 9: may the same route be sent to again? */
 static uint32_t retry_forbidden(const fg_weigh *w) {
   const fg_facts *f = w->f;
@@ -55,7 +44,7 @@ static uint32_t better_elsewhere(const fg_facts *f) {
   if (f->failure.klass == FG_CLASS_SILENT) {
     return FG_REASON_SILENT_ROUTE;
   }
-  if (f->flags & FG_FACT_SLOW) {
+  if ((f->flags & FG_FACT_SLOW) && f->failure.owner != FG_OWNER_RATE) {
     return FG_REASON_SLOW_ROUTE;
   }
   if (f->failure.owner == FG_OWNER_RATE) {
@@ -87,7 +76,7 @@ static void retry_or_leave(fg_weigh *w) {
     return;
   }
   fg_weigh_reject(w, f->failed, w->base_why != FG_REASON_NONE ? w->base_why : prefer);
-  stand_in = fg_weigh_stand_in(w, spill_forbids(f));
+  stand_in = fg_weigh_stand_in(w);
   if (stand_in != 0) {
     fg_weigh_send(w, FG_ACTION_FALLBACK, stand_in, w->base_why != FG_REASON_NONE ? w->base_why : prefer, w->owner.reason);
     return;
@@ -122,6 +111,9 @@ static void after_failure(fg_weigh *w) {
     }
     fg_weigh_end(w, w->call_why, own ? w->commit.reason : w->owner.reason);
     return;
+  }
+  if (f->failure.owner == FG_OWNER_RATE) {
+    w->spill_why = fg_weigh_spill(f);
   }
   w->call_why = fg_budget_call(f);
   if (w->call_why != FG_REASON_NONE) {

@@ -114,7 +114,6 @@ void fg_decide_begin(fg_weigh *w) {
   const fg_facts *f = w->f;
   const fg_candidate *primary = &f->candidate[0];
   uint32_t stand_in, wait, detail, why = FG_REASON_NONE;
-  uint32_t spill = FG_REASON_NONE;
   w->call_why = fg_budget_call(f);
   if (w->call_why != FG_REASON_NONE) {
     w->owner.reason = FG_REASON_NONE;
@@ -135,11 +134,9 @@ void fg_decide_begin(fg_weigh *w) {
     if (f->spill_mode != FG_SPILL_PREFER_FAST && hold(w, primary->health_wait_ms, w->base_why)) {
       return;
     }
-    spill = f->spill_mode == FG_SPILL_NEVER      ? FG_REASON_SPILL_FORBIDDEN
-            : (f->flags & FG_FACT_SPILL_OK) != 0 ? FG_REASON_NONE
-                                                 : FG_REASON_SPILL_EXHAUSTED;
+    w->spill_why = fg_weigh_spill(f);
   }
-  stand_in = fg_weigh_stand_in(w, spill);
+  stand_in = fg_weigh_stand_in(w);
   if (stand_in != 0) {
     fg_weigh_send(w, FG_ACTION_PROCEED, stand_in, FG_REASON_PRIMARY_OUT, w->base_why);
     return;

@@ -45,8 +45,8 @@ uint32_t fg_budget_route(const fg_facts *f, const fg_candidate *c, bool time) {
   if (c->extra_nusd > f->cost_left_nusd) {
     return FG_REASON_COST_EXHAUSTED;
   }
-  if (!(c->flags & (FG_CAND_PRIMARY | FG_CAND_LADDER)) && c->drop_ppm > f->quality_left_ppm) {
-    return FG_REASON_QUALITY_EXHAUSTED; /* a ladder route is bound by its own min_score_ppm instead */
+  if (!(c->flags & FG_CAND_PRIMARY) && c->drop_ppm > f->quality_left_ppm) {
+    return FG_REASON_QUALITY_EXHAUSTED;
   }
   return c->bucket;
 }

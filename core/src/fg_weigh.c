@@ -27,6 +27,13 @@ void fg_weigh_send(fg_weigh *w, uint32_t action, uint32_t index, uint32_t reason
   d->label = (c->flags & FG_CAND_PRIMARY) && action != FG_ACTION_DEGRADE ? 0 : 1;
 }
 
+uint32_t fg_weigh_spill(const fg_facts *f) {
+  if (f->spill_mode == FG_SPILL_NEVER) {
+    return FG_REASON_SPILL_FORBIDDEN;
+  }
+  return (f->flags & FG_FACT_SPILL_OK) ? FG_REASON_NONE : FG_REASON_SPILL_EXHAUSTED;
+}
+
 /* Why this stand-in may not be sent to now: contract first (an unapproved route's price is no matter), then health, then budget. */
 static uint32_t stand_in_forbidden(const fg_weigh *w, uint32_t index, bool time) {
   const fg_facts *f = w->f;
@@ -44,10 +51,10 @@ static uint32_t stand_in_forbidden(const fg_weigh *w, uint32_t index, bool time)
   if (why == FG_REASON_NONE && ((f->unable & FG_UNABLE_REROUTE) || (c->change != 0 && (f->unable & FG_UNABLE_EDIT)))) {
     why = FG_REASON_HOST_UNABLE;
   }
-  return why;
+  return why != FG_REASON_NONE ? why : w->spill_why;
 }
 
-uint32_t fg_weigh_stand_in(fg_weigh *w, uint32_t forbidden) {
+uint32_t fg_weigh_stand_in(fg_weigh *w) {
   const fg_facts *f = w->f;
   uint32_t i, why;
   for (i = 1; i < f->candidate_count; i++) {
@@ -63,9 +70,6 @@ uint32_t fg_weigh_stand_in(fg_weigh *w, uint32_t forbidden) {
     }
     if (why == FG_REASON_NONE) {
       why = stand_in_forbidden(w, i, f->stage == FG_STAGE_FAILURE);
-    }
-    if (why == FG_REASON_NONE) {
-      why = forbidden;
     }
     if (why == FG_REASON_NONE) {
       return i;
@@ -251,6 +255,9 @@ void fg_weigh_give_way(fg_weigh *w) {
   uint32_t detail;
   const uint32_t reason = fg_weigh_reason(w, &detail);
   uint32_t kinds = FG_RUNG_EDIT | FG_RUNG_SMALLER;
+  if (w->call_why == FG_REASON_SPEND_PER_DAY) {
+    w->owner.queue = false; /* past the day's money only answers that cost nothing are left */
+  }
   if (w->owner.queue && fg_weigh_queue(w)) {
     return;
   }

@@ -13,12 +13,14 @@ typedef struct fg_weigh {
   uint32_t base_why;  /* FG_REASON_*: why that route is not sent to (again) */
   uint32_t next_why;  /* why the first stand-in was refused; FG_REASON_NO_STAND_IN when there is none */
   uint32_t call_why;  /* why nothing may be sent at all, 0 = something may */
+  uint32_t spill_why; /* why no call may leave a limited primary for a stand-in, 0 = it may, or the limit is not the matter */
 } fg_weigh;
 
 void fg_weigh_reject(fg_weigh *w, uint32_t index, uint32_t why); /* notes it in rejected[] */
 void fg_weigh_send(fg_weigh *w, uint32_t action, uint32_t index, uint32_t reason, uint32_t detail);
-/* First stand-in that may serve now, 0 if none (index 0 is the primary). spill: FG_REASON_* that forbids it, or 0. */
-uint32_t fg_weigh_stand_in(fg_weigh *w, uint32_t forbidden);
+/* First stand-in that may serve now, 0 if none (index 0 is the primary). */
+uint32_t fg_weigh_stand_in(fg_weigh *w);
+uint32_t fg_weigh_spill(const fg_facts *f); /* rate limits leave a route only through spill: why not, or 0 */
 /* Rules 10-12: queue, ladder, fail_closed. */
 void fg_weigh_give_way(fg_weigh *w);
 bool fg_weigh_queue(fg_weigh *w);

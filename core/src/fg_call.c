@@ -1,0 +1,205 @@
+/* A call, shared parts: opening it, keeping its latest decision, ending it. */
+#include "fg_call.h"
+
+#include "fg_commit.h"
+#include "fg_kept.h"
+#include "fg_math.h"
+#include "fg_money.h"
+
+int32_t fg_call_touch(const fg_engine *e, fg_call *c, int64_t now_ms, fg_call_state **s, int64_t *t) {
+  fg_call_state *state;
+  uint32_t did = 0;
+  int32_t rc;
+  if (c == NULL) {
+    return FG_ERR_ARG;
+  }
+  rc = fg_engine_enter(e, now_ms, t, &did);
+  if (rc != FG_OK) {
+    return rc;
+  }
+  state = fg_state(c);
+  if (state->magic != FG_CALL_MAGIC || state->policy_hash != e->policy_hash || state->region_hash != e->region_hash ||
+      state->workflow >= e->policy->workflow_count) {
+    return FG_ERR_STATE;
+  }
+  if (*t < state->last_t) {
+    *t = state->last_t; /* time that goes back stands still */
+  }
+  state->last_t = *t;
+  fg_call_alert(state, did);
+  *s = state;
+  return FG_OK;
+}
+
+int32_t fg_call_open(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
+  uint32_t size;
+  if (out == NULL) {
+    return FG_ERR_ARG;
+  }
+  size = out->size;
+  if (size < sizeof *out) {
+    if (size >= 8) {
+      out->action = FG_ACTION_FAIL_CLOSED;
+    }
+    return FG_ERR_ABI;
+  }
+  memset(out, 0, sizeof *out);
+  out->size = size;
+  return fg_call_touch(e, c, now_ms, s, t);
+}
+
+void fg_call_alert(fg_call_state *s, uint32_t did) {
+  uint32_t alerts = s->alerts;
+  alerts |= (did & FG_DID_LATCH_KEY) ? FG_ALERT_KEY_LATCHED : 0;
+  alerts |= (did & FG_DID_LATCH_QUOTA) ? FG_ALERT_ACCOUNT_EMPTY : 0;
+  alerts |= (did & FG_DID_LATCH_ROUTE) ? FG_ALERT_ROUTE_MISCONFIGURED : 0;
+  alerts |= (did & FG_DID_OPEN) ? FG_ALERT_BREAKER_OPENED : 0;
+  s->alerts = (uint8_t)alerts;
+}
+
+void fg_call_again(const fg_engine *e, const fg_call_state *s, fg_decision *out) {
+  fg_kept_get(s, fg_workflow_of(e, s), out);
+}
+
+void fg_call_count(const fg_engine *e, fg_call_state *s, uint32_t column, int64_t t) {
+  fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
+  if (rec == NULL) {
+    return;
+  }
+  if (s->counted != 0) {
+    (void)fg_fetch_add(&rec->count[s->counted - 1], UINT64_MAX); /* minus one: it stood elsewhere before */
+  }
+  fg_count(&rec->count[column], 1);
+  s->counted = (uint8_t)(column + 1);
+}
+
+void fg_call_fill(const fg_engine *e, fg_call_state *s, int64_t t, fg_decision *out) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  out->attempts_left = fg_sub32(w->total_attempts, s->attempts_used);
+  out->elapsed_left_ms = fg_elapsed_left(e, s, t);
+  out->tokens_left = fg_tokens_left(w, s);
+  out->cost_left_nusd = fg_cost_left(w, s);
+  out->requested = w->standin[0].route + 1;
+  out->reuse_ops = fg_commit_reuse(s);
+  out->alert |= s->alerts;
+  s->alerts = 0;
+}
+
+void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, uint32_t wait_ms, int64_t t, fg_clocks *out) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  const fg_policy_route *r = fg_route_of(e, s, place);
+  uint32_t i, left = fg_elapsed_left(e, s, t), spare = 0;
+  fg_health_ask ask;
+  for (i = 1; i < w->standin_count && left != UINT32_MAX; i++) { /* could a stand-in still serve after this one? then leave it time */
+    const uint32_t p = s->order[i];
+    if (p != place && s->barred[p] == 0 && !w->standin[p].ladder_only && !(s->seat[p] & FG_SEAT_OUT) && s->sends[p] < w->per_route &&
+        s->attempts_used + 1u < w->total_attempts) {
+      const uint32_t estimate = fg_estimate_ms(fg_route_of(e, s, p), s, fg_ask_of(e, s, p, t, &ask) ? ask.route : NULL);
+      if (spare == 0 || estimate < spare) {
+        spare = estimate;
+      }
+    }
+  }
+  if (left != UINT32_MAX) {
+    left = fg_sub32(left, wait_ms);
+  }
+  fg_clocks_of(w, r, s, fg_ask_of(e, s, place, t, &ask) ? ask.route : NULL, left, spare, out);
+}
+
+void fg_call_show_clocks(const fg_clocks *k, fg_decision *out) {
+  out->connect_ms = k->connect_ms;
+  out->first_token_ms = k->first_token_ms;
+  out->idle_ms = k->idle_ms;
+  out->progress_ms = k->progress_ms;
+  out->total_ms = k->total_ms;
+}
+
+void fg_call_keep(const fg_engine *e, fg_call_state *s, fg_decision *out) {
+  fg_kept_put(s, fg_workflow_of(e, s), out);
+}
+
+/* Where a decision takes the call. */
+static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_facts_build *b, int64_t t, const fg_decision *d) {
+  uint32_t i;
+  s->stage = (uint8_t)stage;
+  s->send_action = (uint8_t)d->action;
+  s->send_route = FG_NO_ROUTE;
+  s->send_rung = (uint8_t)(d->action == FG_ACTION_DEGRADE ? d->step : 0);
+  for (i = 0; i < b->facts.candidate_count; i++) {
+    if (d->route != 0 && b->facts.candidate[i].route == d->route) {
+      s->send_route = b->place[i];
+    }
+  }
+  switch (d->action) {
+  case FG_ACTION_PROCEED:
+  case FG_ACTION_RETRY:
+  case FG_ACTION_FALLBACK:
+    s->state = FG_CALL_DECIDED;
+    break;
+  case FG_ACTION_HOLD:
+    s->state = FG_CALL_DECIDED;
+    s->held_for_ms = fg_add32(s->held_for_ms, d->wait_ms);
+    break;
+  case FG_ACTION_DEGRADE:
+    s->state = d->route != 0 ? FG_CALL_DECIDED : FG_CALL_GIVEN;
+    if (d->route == 0) {
+      fg_call_count(e, s, FG_WF_DEGRADED, t);
+    }
+    break;
+  case FG_ACTION_QUEUE:
+    s->state = FG_CALL_GIVEN;
+    fg_call_count(e, s, FG_WF_QUEUED, t);
+    break;
+  default:
+    s->state = FG_CALL_ENDED;
+    fg_call_count(e, s, d->reason == FG_REASON_CLIENT_GONE ? FG_WF_CANCELLED : FG_WF_FAILED_CLOSED, t);
+    break;
+  }
+  s->not_before_at = fg_add32(fg_since(s, t), d->wait_ms);
+}
+
+void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_t t, fg_decision *out) {
+  fg_facts_build b;
+  const uint32_t size = out->size;
+  fg_facts_make(e, s, stage, t, &b);
+  if (fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
+    memset(out, 0, sizeof *out);
+    out->size = size;
+  }
+  if (out->reason == FG_REASON_SPEND_PER_DAY) {
+    out->alert |= FG_ALERT_SPEND_LIMIT_REACHED;
+  }
+  if (s->effect == FG_EFFECT_UNKNOWN && out->action == FG_ACTION_FAIL_CLOSED) {
+    out->alert |= FG_ALERT_EFFECT_UNKNOWN;
+  }
+  move(e, s, stage, &b, t, out);
+  fg_call_fill(e, s, t, out);
+  out->attempt = s->send_route != FG_NO_ROUTE ? s->attempt_count + 1u : s->attempt_count;
+  if (s->send_route != FG_NO_ROUTE) {
+    fg_clocks k;
+    fg_call_clocks(e, s, s->send_route, out->wait_ms, t, &k);
+    fg_call_show_clocks(&k, out);
+  }
+  fg_call_keep(e, s, out);
+}
+
+
+void fg_attempt_over(const fg_engine *e, fg_call_state *s, const fg_outcome *outcome, int64_t t) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  fg_attempt *a = &s->live;
+  fg_health_ask ask;
+  if (a->number == 0) {
+    return;
+  }
+  if (fg_ask_of(e, s, a->route, t, &ask)) {
+    fg_call_alert(s, fg_health_result(&ask, &a->ticket, outcome, t));
+  } else {
+    fg_health_abandon(e->region, &a->ticket);
+  }
+  if (s->billing == FG_BILLING_NONE && !(a->flags & FG_AT_USAGE)) {
+    fg_money_release(e, w, s, a, t);
+  } else {
+    fg_money_keep(s, a);
+  }
+  a->number = 0;
+}

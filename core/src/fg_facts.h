@@ -1,0 +1,32 @@
+/* From live state to fg_facts: what fg_decide will look at. */
+#ifndef FG_FACTS_H
+#define FG_FACTS_H
+
+#include "fg_call_state.h"
+#include "fg_contract.h"
+#include "fg_engine.h"
+
+typedef struct fg_facts_build {
+  fg_facts facts;
+  uint8_t place[FG_ROUTES_MAX];   /* candidate index -> place in the workflow */
+  fg_health_view health[FG_ROUTES_MAX]; /* by candidate index */
+} fg_facts_build;
+
+/* Builds the facts of a decision at this stage (FG_STAGE_*). */
+void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *out);
+
+const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s);
+const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, uint32_t place);
+int fg_ask_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t, fg_health_ask *out);
+/* The request as the contract gate sees it; tool names are known at begin only. */
+void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out);
+uint32_t fg_since(const fg_call_state *s, int64_t t);        /* ms since the call began */
+uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t);
+/* Milli-tokens the failed route's bucket pays for this send: a retry there, or a stand-in. */
+uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t);
+uint32_t fg_price_of_fallback(const fg_call_state *s);
+/* Retries counted against a class on a route (FG_CLASS_COUNT: overload). */
+uint32_t fg_retries_of(const fg_call_state *s, uint32_t place, uint32_t klass);
+void fg_retries_add(fg_call_state *s, uint32_t place, uint32_t klass);
+
+#endif /* FG_FACTS_H */
