@@ -22,7 +22,7 @@ static void vec_decision(vec_step *s, const vec_engine *e, vec_call *call, fg_de
 static void vec_classify(vec_step *s, const vec_engine *e, uint32_t route, fg_evidence *v, vec_text_buf *out) {
   fg_failure failure = {.size = sizeof failure};
   fg_route_info info = {.size = sizeof info};
-  if (route != 0 && fg_policy_route(e->policy, route, &info) == FG_OK) {
+  if (route != 0 && fg_policy_route_info(e->policy, route, &info) == FG_OK) {
     v->provider = v->provider.len > 0 ? v->provider : info.provider;
     v->api = v->api.len > 0 ? v->api : info.api;
   }

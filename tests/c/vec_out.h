@@ -56,7 +56,7 @@ static void vec_put_workflow(vec_text_buf *b, const fg_workflow_view *v) {
   vec_put(b, ",\"fallback_recovery\":%" PRIu64 ",\"degraded\":%" PRIu64 ",\"failed_closed\":%" PRIu64, v->fallback_recovery, v->degraded,
           v->failed_closed);
   vec_put(b, ",\"queued\":%" PRIu64 ",\"cancelled\":%" PRIu64 ",\"retries_this_hour\":%" PRIu64, v->queued, v->cancelled, v->retries_this_hour);
-  vec_put(b, ",\"spent_today_nusd\":%" PRIu64 ",\"held_nusd\":%" PRIu64 "}", v->spent_today_nusd, v->held_nusd);
+  vec_put(b, ",\"spent_today_nusd\":%" PRIu64 "}", v->spent_today_nusd);
 }
 
 static void vec_put_failure(vec_text_buf *b, const fg_failure *v) {
