@@ -12,22 +12,21 @@ import sys
 LEVELS = [
     ["fg_base", "fg_time", "fg_atomic"],
     ["fg_error", "fg_hash", "fg_math", "fg_names", "fg_rng", "fg_str",
-     "fg_tables"],
-    # text
+     "fg_tables", "fg_text"],
+    # the compiled card
     ["fg_rules", "fg_scan"],
+    ["fg_policy"],
+    # text
     ["fg_builtin", "fg_hint", "fg_keys", "fg_kinds"],
-    ["fg_signs"],
-    ["fg_classify", "fg_sse"],
+    ["fg_signs", "fg_sse"],
+    ["fg_classify", "fg_decision_json", "fg_output"],
     # numbers, and single words of shared state
     ["fg_backoff", "fg_gauge", "fg_gcra", "fg_rendezvous", "fg_sketch",
      "fg_spend", "fg_window"],
     ["fg_breaker", "fg_bucket", "fg_spill"],
     ["fg_stall"],
-    # the compiled card
-    ["fg_policy"],
-    ["fg_contract", "fg_output"],
     # the pure kernel
-    ["fg_gates"],
+    ["fg_contract", "fg_gates"],
     ["fg_weigh"],
     ["fg_decide"],
     # shared state
@@ -36,7 +35,7 @@ LEVELS = [
     ["fg_health"],
     # the engine, a call
     ["fg_call_state", "fg_engine"],
-    ["fg_commit", "fg_estimate", "fg_kept", "fg_money"],
+    ["fg_commit", "fg_estimate", "fg_kept", "fg_money", "fg_view"],
     ["fg_facts"],
     ["fg_call"],
     # text for people and the exported functions
