@@ -29,12 +29,8 @@ static int32_t read_request(const fg_request *from, fg_request *to) {
 
 /* 0 not given, 1 + index, or GIVEN_UNKNOWN. */
 static uint16_t place_in_table(const fg_policy *p, uint32_t what, fg_str name) {
-  int32_t at;
-  if (name.len == 0) {
-    return 0;
-  }
-  at = fg_policy_table_find(p, what, name.ptr, name.len);
-  return at < 0 ? GIVEN_UNKNOWN : (uint16_t)(at + 1);
+  const int32_t at = name.len != 0 ? fg_policy_table_find(p, what, name.ptr, name.len) : 0;
+  return at < 0 ? GIVEN_UNKNOWN : (uint16_t)at;
 }
 
 void fg_call_fit(const fg_engine *e, fg_call_state *s, const uint64_t *tools, uint32_t tool_count, uint32_t tool_choice, int64_t t) {
@@ -157,10 +153,7 @@ int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *request,
   s->server_state = (uint8_t)r.server_state;
   s->region = place_in_table(e->policy, FG_POLICY_REGIONS, r.region);
   s->data_class = place_in_table(e->policy, FG_POLICY_CLASSES, r.data_class);
-  if (r.account.len != 0) {
-    const uint32_t account = fg_policy_find(e->policy, FG_FIND_ACCOUNT, r.account.ptr, r.account.len);
-    s->account = account != 0 ? (uint16_t)account : GIVEN_UNKNOWN;
-  }
+  s->account = place_in_table(e->policy, FG_POLICY_ACCOUNTS, r.account);
   if (r.language.len >= 2) {
     s->language = (uint16_t)((uint8_t)r.language.ptr[0] | (uint8_t)r.language.ptr[1] << 8);
   }
