@@ -87,8 +87,8 @@ static uint32_t copy_text(char *to, uint32_t cap, const char *from, uint32_t len
 }
 
 const char *fg_card_quote(fg_card *c, const char *text) {
-  char *buf = c->quote[c->quote_next++ & 3];
-  uint32_t len = (uint32_t)strlen(text), n = cut_utf8(text, len, 64), at = 0;
+  char *buf = c->quote[c->quote_next++ & 7];
+  uint32_t len = (uint32_t)strlen(text), n = cut_utf8(text, len, 80), at = 0;
   buf[at++] = '"';
   for (uint32_t i = 0; i < n; i++) {
     buf[at++] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F ? '?' : text[i];
@@ -103,7 +103,7 @@ const char *fg_card_quote(fg_card *c, const char *text) {
 }
 
 const char *fg_card_number_text(fg_card *c, int64_t value, uint32_t decimals) {
-  char *buf = c->quote[c->quote_next++ & 3];
+  char *buf = c->quote[c->quote_next++ & 7];
   fg_number_print(value, decimals, buf);
   return buf;
 }
@@ -153,9 +153,9 @@ int fg_card_nomem(fg_card *c) {
   return 0;
 }
 
-int fg_card_warn_parts(fg_card *c, const char *const *parts) {
+int fg_card_warn_parts(fg_card *c, uint32_t last, const char *const *parts) {
   enum { WARNINGS_MAX = 1000 };
-  if (c->lint_count == WARNINGS_MAX) {
+  if (c->lint_count == WARNINGS_MAX && !last) {
     c->lint_more++;
     return 1;
   }

@@ -46,7 +46,7 @@ typedef struct fg_card {
   uint32_t in_contracts;
   fg_step path[FG_PATH_DEPTH];
   uint32_t depth;
-  char quote[4][80];
+  char quote[8][96];
   uint32_t quote_next;
 
   fg_block block;
@@ -77,7 +77,7 @@ static inline void fg_card_pop(fg_card *c) { c->depth--; }
 int fg_card_fail_parts(fg_card *c, uint32_t what, uint32_t nth, const char *const *parts);
 #define FG_FAIL(c, what, ...) fg_card_fail_parts(c, what, 0, (const char *const[]){__VA_ARGS__, NULL})
 int fg_card_nomem(fg_card *c);
-/* A quoted and shortened copy of a card's own text, good for four uses; a number as text. */
+/* A quoted and shortened copy of a card's own text, good for eight uses; a number as text. */
 const char *fg_card_quote(fg_card *c, const char *text);
 const char *fg_card_number_text(fg_card *c, int64_t value, uint32_t decimals);
 const char *fg_card_type(const cJSON *node);
@@ -161,9 +161,10 @@ int fg_card_bit(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *node, 
 
 /* -------------------------------------------------------------------- lint */
 
-/* A warning about the current path. */
-int fg_card_warn_parts(fg_card *c, const char *const *parts);
-#define FG_WARN(c, ...) fg_card_warn_parts(c, (const char *const[]){__VA_ARGS__, NULL})
+/* A warning about the current path. The first thousand are kept; the last one says how many more there were. */
+int fg_card_warn_parts(fg_card *c, uint32_t last, const char *const *parts);
+#define FG_WARN(c, ...) fg_card_warn_parts(c, 0, (const char *const[]){__VA_ARGS__, NULL})
+#define FG_WARN_LAST(c, ...) fg_card_warn_parts(c, 1, (const char *const[]){__VA_ARGS__, NULL})
 /* Lines and columns of all warnings, in one pass over the text. */
 int fg_card_where(fg_card *c);
 

@@ -10,8 +10,8 @@ typedef struct want { uint64_t hash; uint32_t line, column; } want;
 
 typedef struct walk {
   const char *text;
-  uint64_t len, at, line_start;
-  uint32_t line, mask;
+  uint64_t len, at, counted; /* columns of this line are counted up to there */
+  uint32_t line, column, mask;
   want *table;
 } walk;
 
@@ -23,14 +23,14 @@ static want *slot_of(const walk *w, uint64_t hash) {
   return &w->table[at];
 }
 
-static void note(const walk *w, uint64_t hash, uint64_t at) {
+static void note(walk *w, uint64_t hash, uint64_t at) {
   want *slot = slot_of(w, hash);
   if (slot->hash == hash && slot->line == 0) {
-    slot->line = w->line;
-    slot->column = 1;
-    for (uint64_t i = w->line_start; i < at; i++) {
-      slot->column += ((uint8_t)w->text[i] & 0xC0) != 0x80;
+    for (; w->counted < at; w->counted++) {
+      w->column += ((uint8_t)w->text[w->counted] & 0xC0) != 0x80;
     }
+    slot->line = w->line;
+    slot->column = w->column;
   }
 }
 
@@ -67,7 +67,8 @@ static void run(walk *w) {
     w->at++;
     if (ch == '\n') {
       w->line++;
-      w->line_start = w->at;
+      w->counted = w->at;
+      w->column = 1;
     } else if (ch == '{' || ch == '[') {
       depth++;
       path[depth] = value;
@@ -85,7 +86,10 @@ static void run(walk *w) {
 }
 
 int fg_card_where(fg_card *c) {
-  walk w = {c->text, c->len, 0, 0, 1, 0, NULL};
+  walk w = {c->text, c->len, 0, 0, 1, 1, 0, NULL};
+  if (c->len >= 3 && memcmp(c->text, "\xEF\xBB\xBF", 3) == 0) {
+    w.at = w.counted = 3;
+  }
   if (c->lint_count == 0) {
     return 1;
   }
