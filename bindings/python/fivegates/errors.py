@@ -17,11 +17,12 @@ class FivegatesError(Exception):
     result is the library's word for it: arg, state, abi, region, full.
     """
 
-    result: str
+    result: str = "error"
 
-    def __init__(self, message: str, result: str = "error") -> None:
+    def __init__(self, message: str, result: "str | None" = None) -> None:
         super().__init__(message, result)
-        self.result = result
+        if result is not None:
+            self.result = result
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -30,13 +31,19 @@ class FivegatesError(Exception):
 class ArgumentError(FivegatesError, ValueError):
     """A value outside its range, or a name the card does not have."""
 
+    result = "arg"
+
 
 class StateError(FivegatesError, RuntimeError):
     """The call has ended, or belongs to another engine or process."""
 
+    result = "state"
+
 
 class RegionError(FivegatesError):
     """A region file that cannot be used, or no room left in it."""
+
+    result = "region"
 
 
 class PolicyError(FivegatesError, ValueError):

@@ -293,7 +293,7 @@ PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
   int32_t rc = fg_call_event(self->engine, &call->box->call, 0, FG_EVENT_NONE,
                              0, now_ms);
   if (rc == FG_OK || rc == FG_ERR_ARG) {
-    rc = fg_call_decision(&call->box->call, &latest);
+    rc = fg_call_decision(self->engine, &call->box->call, &latest);
   }
   if (call->id == NULL || rc != FG_OK) {
     Py_DECREF(call);
@@ -616,7 +616,9 @@ static PyObject *call_latest(fgpy_call *self, PyObject *unused) {
   if (d == NULL) {
     return NULL;
   }
-  return answer(self, d, fg_call_decision(&self->box->call, &d->d), "decision");
+  int32_t rc =
+      fg_call_decision(self->engine->engine, &self->box->call, &d->d);
+  return answer(self, d, rc, "decision");
 }
 
 /* ---- end, ledger ---- */
@@ -667,7 +669,7 @@ static PyObject *call_ledger_line(fgpy_call *self, PyObject *const *args,
       return NULL;
     }
     d = &((fgpy_decision *)in[1])->d;
-  } else if (fg_call_decision(&self->box->call, &latest) != FG_OK) {
+  } else if (fg_call_decision(e->engine, &self->box->call, &latest) != FG_OK) {
     return fgpy_fail(e->st, FG_ERR_STATE, "ledger_line");
   }
   if (fgpy_engine_ready(e, in[2], &now_ms) < 0) {

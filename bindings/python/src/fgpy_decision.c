@@ -200,6 +200,19 @@ static PyObject *get_rejected(fgpy_decision *self, void *closure) {
   return all;
 }
 
+/* A nested part, as the JSON has it. */
+static PyObject *get_part(fgpy_decision *self, void *closure) {
+  PyObject *all = decision_to_dict(self, NULL);
+  PyObject *part =
+      all && PyDict_Check(all) ? PyDict_GetItemString(all, closure) : NULL;
+  if (all != NULL && part == NULL) {
+    part = Py_None;
+  }
+  Py_XINCREF(part);
+  Py_XDECREF(all);
+  return part;
+}
+
 static PyObject *get_text(fgpy_decision *self, void *closure) {
   (void)closure;
   if (self->d.text == 0 || self->policy == NULL) {
@@ -249,7 +262,7 @@ static PyGetSetDef decision_getset[] = {
     NAME(resume_from, RESUME),
     NAME(lookup, LOOKUP),
     NAME(repair, REPAIR),
-    GET(detail, get_name_or_none, detail, FG_TABLE_REASON),
+    NAME(detail, REASON),
     GET(ladder_step, get_name_or_none, ladder_step, FG_TABLE_STEP),
     GET(route, get_route, route, 0),
     GET(requested, get_route, requested, 0),
@@ -258,12 +271,16 @@ static PyGetSetDef decision_getset[] = {
     GET(may_pay_twice, get_bool, may_pay_twice, 0),
     GET(user_may_retry, get_bool, user_may_retry, 0),
     GET(hint_should_retry, get_bool, hint_should_retry, 0),
-    GET(label, get_bool, label, 0),
     GET(attempts_left, get_left, attempts_left, 0),
     GET(elapsed_left_ms, get_left, elapsed_left_ms, 0),
     GET(tokens_left, get_left, tokens_left, 0),
     {"cost_left_nusd", (getter)get_cost_left, NULL, NULL, NULL},
     {"rejected", (getter)get_rejected, NULL, NULL, NULL},
+    {"timeouts", (getter)get_part, NULL, NULL, "timeouts"},
+    {"request_changes", (getter)get_part, NULL, NULL, "request_changes"},
+    {"user", (getter)get_part, NULL, NULL, "user"},
+    {"http_hint", (getter)get_part, NULL, NULL, "http_hint"},
+    {"label", (getter)get_part, NULL, NULL, "label"},
     {"text", (getter)get_text, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 #undef NAME

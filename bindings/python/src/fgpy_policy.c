@@ -100,7 +100,7 @@ static int looks_like_json(const char *text, Py_ssize_t len) {
 }
 
 static PyObject *load_source(PyTypeObject *type, PyObject *source,
-                             int automatic) {
+                             int automatic, int json_only) {
   fgpy_state *st = PyType_GetModuleState(type);
   uint32_t flags = automatic ? FG_CARD_AUTO_FINGERPRINT : 0;
   if (PyDict_Check(source)) {
@@ -127,7 +127,7 @@ static PyObject *load_source(PyTypeObject *type, PyObject *source,
     if (raw == NULL) {
       return NULL;
     }
-    if (looks_like_json(raw, len)) {
+    if (json_only || looks_like_json(raw, len)) {
       return load_json(type, raw, len, flags);
     }
     return by_yaml(type, "load_text", source, automatic);
@@ -140,15 +140,17 @@ static PyObject *load_source(PyTypeObject *type, PyObject *source,
   return NULL;
 }
 
-static const char *const source_names[] = {"source", "auto_fingerprint"};
+static const char *const source_names[] = {"source", "auto_fingerprint",
+                                           "json"};
 
 static PyObject *policy_loads(PyObject *type, PyObject *const *args,
                               Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Policy.loads", source_names, 2, 1, 1};
-  PyObject *in[2];
-  int automatic = 0;
+  static const fgpy_sig sig = {"Policy.loads", source_names, 3, 1, 1};
+  PyObject *in[3];
+  int automatic = 0, json_only = 0;
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
-      fgpy_bool(in[1], "auto_fingerprint", &automatic) < 0) {
+      fgpy_bool(in[1], "auto_fingerprint", &automatic) < 0 ||
+      fgpy_bool(in[2], "json", &json_only) < 0) {
     return NULL;
   }
   if (!PyDict_Check(in[0]) && !PyUnicode_Check(in[0]) &&
@@ -158,7 +160,7 @@ static PyObject *policy_loads(PyObject *type, PyObject *const *args,
                     "Policy.load()");
     return NULL;
   }
-  return load_source((PyTypeObject *)type, in[0], automatic);
+  return load_source((PyTypeObject *)type, in[0], automatic, json_only);
 }
 
 static PyObject *policy_load(PyObject *type, PyObject *const *args,
@@ -191,7 +193,7 @@ static PyObject *policy_new(PyTypeObject *type, PyObject *args,
       return by_yaml(type, "load_file", source, 0);
     }
   }
-  return load_source(type, source, 0);
+  return load_source(type, source, 0, 0);
 }
 
 static int policy_traverse(fgpy_policy *self, visitproc visit, void *arg) {
@@ -393,7 +395,8 @@ static PyMethodDef policy_methods[] = {
     {"load", FGPY_METHOD(policy_load), FGPY_KW | METH_CLASS,
      "load(path)\n--\n\nThe card in a file, JSON or YAML."},
     {"loads", FGPY_METHOD(policy_loads), FGPY_KW | METH_CLASS,
-     "loads(source)\n--\n\nThe card in a text (JSON or YAML) or a dict."},
+     "loads(source, *, auto_fingerprint=False, json=False)\n--\n\nThe card in "
+     "a text (JSON or YAML; json: only JSON) or a dict."},
     {"route", FGPY_METHOD(policy_route), METH_O,
      "route(name)\n--\n\nWhat the card says of a route, as a dict."},
     {"routes", FGPY_METHOD(policy_routes), METH_NOARGS,

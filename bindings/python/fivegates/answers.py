@@ -1,0 +1,207 @@
+"""What an answer says of itself: usage, finish reason, text, tool calls.
+
+Reads by shape, not by class: objects of the openai and anthropic packages,
+or the plain dicts their APIs send. Nothing of either is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+
+__all__ = ["answer_of", "finish_word", "progress_of"]
+
+Facts = typing.Dict[str, typing.Any]
+
+# The APIs' own words for why an answer ended.
+_FINISH = {
+    "stop": "stop", "end_turn": "stop", "stop_sequence": "stop",
+    "completed": "stop", "STOP": "stop",
+    "length": "length", "max_tokens": "length", "max_output_tokens": "length",
+    "incomplete": "length", "MAX_TOKENS": "length",
+    "model_context_window_exceeded": "length",
+    "tool_calls": "tool_calls", "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter", "SAFETY": "content_filter",
+    "RECITATION": "content_filter", "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter", "SPII": "content_filter",
+    "refusal": "refusal",
+    "error": "error", "failed": "error",
+    "pause_turn": "pause", "pause": "pause",
+}
+
+
+def finish_word(reason: object) -> "str | None":
+    """The engine's word for an API's finish reason; None stays None."""
+    if reason is None:
+        return None
+    return _FINISH.get(str(getattr(reason, "value", reason)), "other")
+
+
+def _get(obj: object, *path: "str | int") -> typing.Any:
+    """obj.a[0].b through objects, dicts and lists; None where it ends."""
+    at: typing.Any = obj
+    for key in path:
+        if isinstance(key, int):
+            if not isinstance(at, (list, tuple)) or not -len(at) <= key < len(at):
+                return None
+            at = at[key]
+        elif isinstance(at, dict):
+            at = at.get(key)
+        else:
+            at = getattr(at, key, None)
+        if at is None:
+            return None
+    return at
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def usage_of(obj: object) -> Facts:
+    """Tokens a `usage` reports, by the engine's names; {} where there is none."""
+    usage = _get(obj, "usage")
+    if usage is None:
+        return {}
+    prompt = _get(usage, "prompt_tokens")
+    output = _get(usage, "completion_tokens")
+    cached = _get(usage, "prompt_tokens_details", "cached_tokens")
+    if prompt is None and output is None:  # Responses, Messages
+        prompt = _get(usage, "input_tokens")
+        output = _get(usage, "output_tokens")
+        cached = _get(usage, "input_tokens_details", "cached_tokens")
+        if cached is None:
+            read = _count(_get(usage, "cache_read_input_tokens"))
+            made = _count(_get(usage, "cache_creation_input_tokens"))
+            prompt = _count(prompt) + read + made
+            cached = read
+    out: Facts = {"prompt_tokens": _count(prompt),
+                  "output_tokens": _count(output),
+                  "cached_tokens": _count(cached)}
+    cost = _get(usage, "cost")
+    if isinstance(cost, (int, float)) and cost > 0:
+        out["cost_usd"] = cost
+    return out if out["prompt_tokens"] or out["output_tokens"] else {}
+
+
+def _arguments(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
+    """Text and tool calls of a Messages or Responses content list."""
+    texts: "list[str]" = []
+    calls: "list[Facts]" = []
+    for block in content if isinstance(content, (list, tuple)) else ():
+        kind = _get(block, "type")
+        if kind in ("text", "output_text"):
+            texts.append(str(_get(block, "text") or ""))
+        elif kind == "message":
+            text, inner = _blocks(_get(block, "content"))
+            texts.append(text or "")
+            calls += inner
+        elif kind in ("tool_use", "function_call"):
+            calls.append({
+                "id": _get(block, "id") or _get(block, "call_id"),
+                "name": _get(block, "name"),
+                "arguments": _arguments(_get(block, "input")
+                                        if kind == "tool_use"
+                                        else _get(block, "arguments"))})
+    return ("".join(texts) if texts else None), calls
+
+
+def answer_of(result: object) -> Facts:
+    """Arguments for Call.success(), as far as the result tells them."""
+    out = usage_of(result)
+    text: "str | None" = None
+    calls: "list[Facts]" = []
+    reason: object = None
+    message = _get(result, "choices", 0, "message")
+    if message is not None:
+        text = _get(message, "content")
+        reason = _get(result, "choices", 0, "finish_reason")
+        for one in _get(message, "tool_calls") or ():
+            calls.append({"id": _get(one, "id"),
+                          "name": _get(one, "function", "name"),
+                          "arguments": _get(one, "function", "arguments")})
+        if _get(message, "refusal"):
+            reason = "refusal"
+        if text is None and not calls:
+            text = ""  # an answer without content is empty, not unknown
+    elif _get(result, "content") is not None:  # Messages
+        text, calls = _blocks(_get(result, "content"))
+        reason = _get(result, "stop_reason")
+    elif _get(result, "output") is not None:  # Responses
+        text, calls = _blocks(_get(result, "output"))
+        reason = (_get(result, "incomplete_details", "reason")
+                  or ("tool_calls" if calls else _get(result, "status")))
+    elif isinstance(result, str):
+        text = result
+    word = finish_word(reason)
+    if word is not None:
+        out["finish_reason"] = word
+    if isinstance(text, str):
+        out["output"] = text
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def progress_of(chunk: object) -> Facts:
+    """What one parsed event of a stream brought.
+
+    Keys: text, reasoning, tool_args (characters of each), lifecycle, finish
+    (a word), usage (a dict).
+    """
+    out: Facts = {}
+    choices = _get(chunk, "choices")
+    kind = _get(chunk, "type")
+    if choices is not None and kind is None:  # chat completions
+        delta = _get(chunk, "choices", 0, "delta")
+        text = _get(delta, "content")
+        if text:
+            out["text"] = text
+        thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
+        if thought:
+            out["reasoning"] = len(str(thought))
+        for one in _get(delta, "tool_calls") or ():
+            out["tool_args"] = (out.get("tool_args", 0)
+                                + len(_get(one, "function", "arguments") or "")
+                                + len(_get(one, "function", "name") or ""))
+        word = finish_word(_get(chunk, "choices", 0, "finish_reason"))
+        if word is not None:
+            out["finish"] = word
+        usage = usage_of(chunk)
+    elif isinstance(kind, str):
+        usage = usage_of(chunk) or usage_of(_get(chunk, "message")) or usage_of(
+            _get(chunk, "response"))
+        delta = _get(chunk, "delta")
+        inner = _get(delta, "type")
+        if kind == "response.output_text.delta":
+            out["text"] = str(delta)
+        elif inner == "text_delta":
+            out["text"] = str(_get(delta, "text") or "")
+        elif inner in ("thinking_delta", "signature_delta") or (
+                kind.startswith("response.reasoning") and kind.endswith(".delta")):
+            out["reasoning"] = 1
+        elif inner == "input_json_delta":
+            out["tool_args"] = len(_get(delta, "partial_json") or "")
+        elif kind == "response.function_call_arguments.delta":
+            out["tool_args"] = len(str(delta or ""))
+        reason = _get(delta, "stop_reason")
+        if kind == "response.completed":
+            reason = "completed"
+        elif kind == "response.incomplete":
+            reason = _get(chunk, "response", "incomplete_details",
+                          "reason") or "incomplete"
+        word = finish_word(reason)
+        if word is not None:
+            out["finish"] = word
+    else:
+        usage = usage_of(chunk)
+    if usage:
+        out["usage"] = usage
+    if not out:
+        out["lifecycle"] = 1
+    return out

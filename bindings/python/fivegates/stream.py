@@ -1,0 +1,115 @@
+"""Watching a raw stream: bytes of an answer in, progress out.
+
+    watcher = StreamWatcher(attempt)
+    for chunk in response.iter_raw():
+        watcher.feed(chunk)
+        ...
+    watcher.close()
+
+Bytes must be decoded (no gzip). Parsed events of an SDK are for
+Attempt.watch() instead.
+"""
+
+from __future__ import annotations
+
+import typing
+
+from fivegates._core import (
+    SAW_ERROR,
+    SAW_LIFECYCLE,
+    SAW_REASONING,
+    SAW_TERMINAL,
+    SAW_TOKEN,
+    SAW_TOOL_ARGS,
+    SAW_USAGE,
+    SseScanner,
+)
+from fivegates.runner import Attempt
+
+__all__ = ["StreamError", "StreamWatcher", "aiter_bytes", "iter_bytes"]
+
+
+class StreamError(Exception):
+    """The stream ended without its end, or carried an error event.
+
+    evidence is what engine.run(evidence=...) needs; the runner finds it.
+    """
+
+    def __init__(self, message: str, evidence: "dict[str, typing.Any]") -> None:
+        super().__init__(message)
+        self.evidence = evidence
+
+
+class StreamWatcher:
+    """Feeds a scanner and tells an attempt what came."""
+
+    def __init__(self, attempt: "Attempt | None" = None, wire: str = "auto",
+                 whole: bool = False) -> None:
+        self.attempt = attempt
+        self.scanner = SseScanner(wire, whole)
+        self.saw = 0
+        self._before: "dict[str, typing.Any]" = self.scanner.answer()
+
+    def feed(self, chunk: "bytes | bytearray | memoryview | str") -> int:
+        """Reads a chunk; the SAW_* bits of what it held."""
+        saw = self.scanner.feed(chunk)
+        self.saw |= saw
+        if self.attempt is not None:
+            self._tell(self.attempt, saw)
+        return saw
+
+    def _tell(self, attempt: Attempt, saw: int) -> None:
+        if not attempt.head_seen:
+            attempt.accepted()
+        if saw & SAW_LIFECYCLE:
+            attempt.lifecycle()
+        if saw & SAW_REASONING:
+            attempt.reasoning()
+        if saw & SAW_TOOL_ARGS:
+            attempt.tool_args(1)
+        if not saw & (SAW_TOKEN | SAW_USAGE | SAW_TERMINAL):
+            return
+        now = self.scanner.answer()
+        if saw & SAW_TOKEN:
+            fresh = now["visible"] - self._before["visible"]
+            attempt.token(max(1, fresh // 4))
+        if saw & SAW_USAGE:
+            attempt.usage(prompt_tokens=now["prompt_tokens"],
+                          output_tokens=now["output_tokens"],
+                          cached_tokens=now["cached_tokens"],
+                          final=now["final"])
+        if saw & SAW_TERMINAL:
+            attempt.terminal(now["finish_reason"])
+        self._before = now
+
+    def close(self) -> "dict[str, typing.Any]":
+        """The stream has ended: usage and finish reason, or StreamError."""
+        if self.saw & SAW_ERROR or not self.saw & SAW_TERMINAL:
+            evidence = self.scanner.evidence()
+            evidence["whole_body"] = True
+            evidence["phase"] = "stream"
+            evidence.setdefault("status", 200)
+            raise StreamError(
+                "an error event in the stream" if self.saw & SAW_ERROR
+                else "the stream ended without its end", evidence)
+        return self.scanner.answer()
+
+
+def iter_bytes(stream: "typing.Iterable[bytes]", attempt: Attempt,
+               wire: str = "auto") -> "typing.Iterator[bytes]":
+    """Passes a stream's chunks on, each told before; StreamError at a cut."""
+    watcher = StreamWatcher(attempt, wire)
+    for chunk in stream:
+        watcher.feed(chunk)
+        yield chunk
+    watcher.close()
+
+
+async def aiter_bytes(stream: "typing.AsyncIterable[bytes]", attempt: Attempt,
+                      wire: str = "auto") -> "typing.AsyncIterator[bytes]":
+    """The same for async code."""
+    watcher = StreamWatcher(attempt, wire)
+    async for chunk in stream:
+        watcher.feed(chunk)
+        yield chunk
+    watcher.close()
