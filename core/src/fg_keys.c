@@ -40,26 +40,25 @@ void fg_path_init(fg_path *p) { memset(p, 0, sizeof *p); }
 static void rebuild(fg_path *p) {
   p->path = 0;
   for (uint32_t i = 0; i < p->depth; i++) {
-    if (p->name[i] != 0xFF) {
+    if (p->name[i] != FG_K_ELEMENT) {
       p->path = p->path << 8 | p->name[i];
     }
   }
 }
 
-/* name[d] is 0xFF while container d + 1 is an array's element: it adds no name. */
 void fg_path_step(fg_path *p, const fg_scan_event *e) {
   switch (e->what) {
   case FG_SCAN_KEY:
     p->latest = (uint8_t)(e->cut ? FG_K_NONE : fg_key(e->text.ptr, e->text.len));
     p->depth = (uint8_t)e->depth;
-    p->name[e->depth - 1] = p->latest;
+    p->name[e->depth - 1] = p->latest == FG_K_NONE ? (uint8_t)FG_K_OTHER : p->latest;
     rebuild(p);
     break;
   case FG_SCAN_BEGIN_ARRAY:
   case FG_SCAN_BEGIN_OBJECT:
     p->depth = (uint8_t)e->depth;
     rebuild(p);
-    p->name[e->depth] = 0xFF; /* until a key comes, or for good in an array */
+    p->name[e->depth] = FG_K_ELEMENT; /* until a key comes, or for good in an array */
     p->depth = (uint8_t)(e->depth + 1);
     break;
   case FG_SCAN_END_ARRAY:

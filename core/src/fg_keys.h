@@ -10,43 +10,47 @@
  * Sorted by length: the lookup relies on it, a test checks it. */
 #define FG_KEY_MAP(XX) \
   XX(ID, "id") XX(CTX, "ctx") XX(ERR, "err") XX(LOC, "loc") XX(MSG, "msg") XX(RAW, "raw") XX(URL, "url") XX(ARGS, "args") \
-  XX(BODY, "body") XX(CODE, "code") XX(COST, "cost") XX(DATA, "data") XX(DONE, "done") XX(NAME, "name") XX(TEXT, "text") \
-  XX(TYPE, "type") XX(ATTYPE, "@type") XX(CAUSE, "cause") XX(DELTA, "delta") XX(ERROR, "error") XX(INPUT, "input") \
-  XX(PARAM, "param") XX(PARTS, "parts") XX(STACK, "stack") XX(TITLE, "title") XX(USAGE, "usage") XX(DETAIL, "detail") \
-  XX(DOCURL, "docurl") XX(ERRMSG, "errmsg") XX(ERRORS, "errors") XX(OBJECT, "object") XX(OUTPUT, "output") \
-  XX(PROMPT, "prompt") XX(REASON, "reason") XX(STATUS, "status") XX(CHOICES, "choices") XX(CONTENT, "content") \
-  XX(DETAILS, "details") XX(ERRCODE, "errcode") XX(HEADERS, "headers") XX(MESSAGE, "message") XX(QUOTAID, "quotaid") \
-  XX(REFUSAL, "refusal") XX(REQUEST, "request") XX(RESETAT, "resetat") XX(SUCCESS, "success") XX(SUMMARY, "summary") \
-  XX(THOUGHT, "thought") XX(TOOLUSE, "tooluse") XX(BASERESP, "baseresp") XX(ERRORMSG, "errormsg") XX(FUNCTION, "function") \
-  XX(HELPLINK, "helplink") XX(HTTPCODE, "httpcode") XX(MESSAGES, "messages") XX(METADATA, "metadata") XX(RESETSAT, "resetsat") \
-  XX(RESPONSE, "response") XX(THINKING, "thinking") XX(ARGUMENTS, "arguments") XX(ERRORCODE, "errorcode") \
-  XX(ERRORNAME, "errorname") XX(ERRORTYPE, "errortype") XX(EXCEPTION, "exception") XX(REASONING, "reasoning") \
-  XX(REQUESTID, "requestid") XX(RESETTIME, "resettime") XX(STATUSMSG, "statusmsg") XX(TOOLCALLS, "toolcalls") \
+  XX(BODY, "body") XX(CODE, "code") XX(COST, "cost") XX(DATA, "data") XX(DONE, "done") XX(NAME, "name") XX(ROLE, "role") \
+  XX(TEXT, "text") XX(TYPE, "type") XX(ATTYPE, "@type") XX(CAUSE, "cause") XX(DELTA, "delta") XX(ERROR, "error") \
+  XX(INPUT, "input") XX(PARAM, "param") XX(PARTS, "parts") XX(STACK, "stack") XX(TITLE, "title") XX(TOKEN, "token") \
+  XX(USAGE, "usage") XX(DETAIL, "detail") XX(DOCURL, "docurl") XX(ERRMSG, "errmsg") XX(ERRORS, "errors") XX(OBJECT, "object") \
+  XX(OUTPUT, "output") XX(PROMPT, "prompt") XX(REASON, "reason") XX(STATUS, "status") XX(CHOICES, "choices") \
+  XX(CONTENT, "content") XX(DETAILS, "details") XX(ERRCODE, "errcode") XX(HEADERS, "headers") XX(MESSAGE, "message") \
+  XX(QUOTAID, "quotaid") XX(REFUSAL, "refusal") XX(REQUEST, "request") XX(RESETAT, "resetat") XX(SUCCESS, "success") \
+  XX(SUMMARY, "summary") XX(THOUGHT, "thought") XX(TOOLUSE, "tooluse") XX(BASERESP, "baseresp") XX(ERRORMSG, "errormsg") \
+  XX(FUNCTION, "function") XX(HELPLINK, "helplink") XX(HTTPCODE, "httpcode") XX(MESSAGES, "messages") XX(METADATA, "metadata") \
+  XX(RESETSAT, "resetsat") XX(RESPONSE, "response") XX(THINKING, "thinking") XX(ARGUMENTS, "arguments") \
+  XX(CREATEDAT, "createdat") XX(ERRORCODE, "errorcode") XX(ERRORNAME, "errorname") XX(ERRORTYPE, "errortype") \
+  XX(EVALCOUNT, "evalcount") XX(EXCEPTION, "exception") XX(REASONING, "reasoning") XX(REQUESTID, "requestid") \
+  XX(RESETTIME, "resettime") XX(STATUSMSG, "statusmsg") XX(TOOLCALLS, "toolcalls") XX(TOOLUSEID, "tooluseid") \
   XX(TRACEBACK, "traceback") XX(CANDIDATES, "candidates") XX(DONEREASON, "donereason") XX(INNERERROR, "innererror") \
   XX(OUTPUTTEXT, "outputtext") XX(RESETAFTER, "resetafter") XX(RETRYAFTER, "retryafter") XX(RETRYDELAY, "retrydelay") \
   XX(STATUSCODE, "statuscode") XX(STATUSTEXT, "statustext") XX(STOPREASON, "stopreason") XX(VALIDATION, "validation") \
-  XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") XX(INPUTTOKENS, "inputtokens") \
-  XX(LIMITSOURCE, "limitsource") XX(MESSAGESTOP, "messagestop") XX(PARTIALJSON, "partialjson") XX(QUOTAMETRIC, "quotametric") \
-  XX(WAITSECONDS, "waitseconds") XX(CACHEDTOKENS, "cachedtokens") XX(CONTENTBLOCK, "contentblock") \
-  XX(ERRORMESSAGE, "errormessage") XX(FINISHREASON, "finishreason") XX(FUNCTIONCALL, "functioncall") \
-  XX(MESSAGESTART, "messagestart") XX(OUTPUTTOKENS, "outputtokens") XX(PROMPTTOKENS, "prompttokens") \
-  XX(RETRYAFTERMS, "retryafterms") XX(CONTENTFILTER, "contentfilter") XX(ESTIMATEDTIME, "estimatedtime") \
-  XX(RAWSTATUSCODE, "rawstatuscode") XX(SAFETYRATINGS, "safetyratings") XX(STATUSMESSAGE, "statusmessage") \
-  XX(USAGEMETADATA, "usagemetadata") XX(PROMPTFEEDBACK, "promptfeedback") XX(PROMPTTOKENIDS, "prompttokenids") \
-  XX(RATELIMITRESET, "ratelimitreset") XX(RETRYINSECONDS, "retryinseconds") XX(RESETSINSECONDS, "resetsinseconds") \
+  XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") XX(FINALSTATUS, "finalstatus") \
+  XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") XX(MESSAGESTOP, "messagestop") XX(PARTIALJSON, "partialjson") \
+  XX(QUOTAMETRIC, "quotametric") XX(WAITSECONDS, "waitseconds") XX(CACHEDTOKENS, "cachedtokens") \
+  XX(CONTENTBLOCK, "contentblock") XX(ERRORMESSAGE, "errormessage") XX(FINISHREASON, "finishreason") \
+  XX(FUNCTIONCALL, "functioncall") XX(MESSAGESTART, "messagestart") XX(OUTPUTTOKENS, "outputtokens") \
+  XX(PROMPTTOKENS, "prompttokens") XX(RETRYAFTERMS, "retryafterms") XX(CONTENTFILTER, "contentfilter") \
+  XX(ESTIMATEDTIME, "estimatedtime") XX(GENERATEDTEXT, "generatedtext") XX(RAWSTATUSCODE, "rawstatuscode") \
+  XX(SAFETYRATINGS, "safetyratings") XX(STATUSMESSAGE, "statusmessage") XX(USAGEMETADATA, "usagemetadata") \
+  XX(PROMPTFEEDBACK, "promptfeedback") XX(PROMPTTOKENIDS, "prompttokenids") XX(RATELIMITRESET, "ratelimitreset") \
+  XX(RETRYINSECONDS, "retryinseconds") XX(PROMPTEVALCOUNT, "promptevalcount") XX(RESETSINSECONDS, "resetsinseconds") \
   XX(XRATELIMITRESET, "xratelimitreset") XX(COMPLETIONTOKENS, "completiontokens") XX(FAILEDGENERATION, "failedgeneration") \
   XX(FUNCTIONRESPONSE, "functionresponse") XX(PROMPTTOKENCOUNT, "prompttokencount") XX(REASONINGCONTENT, "reasoningcontent") \
   XX(REASONINGDETAILS, "reasoningdetails") XX(CONTENTBLOCKDELTA, "contentblockdelta") \
   XX(CONTENTBLOCKSTART, "contentblockstart") XX(INCOMPLETEDETAILS, "incompletedetails") \
   XX(RETRYAFTERSECONDS, "retryafterseconds") XX(ORIGINALSTATUSCODE, "originalstatuscode") \
   XX(THOUGHTSTOKENCOUNT, "thoughtstokencount") XX(CONTENTFILTERRESULT, "contentfilterresult") \
-  XX(CACHEREADINPUTTOKENS, "cachereadinputtokens") XX(CANDIDATESTOKENCOUNT, "candidatestokencount") \
-  XX(CONTENTFILTERRESULTS, "contentfilterresults") XX(CACHEDCONTENTTOKENCOUNT, "cachedcontenttokencount") \
-  XX(CACHECREATIONINPUTTOKENS, "cachecreationinputtokens")
+  XX(PROMPTTOKENSDETAILS, "prompttokensdetails") XX(CACHEREADINPUTTOKENS, "cachereadinputtokens") \
+  XX(CANDIDATESTOKENCOUNT, "candidatestokencount") XX(CONTENTFILTERRESULTS, "contentfilterresults") \
+  XX(CACHEDCONTENTTOKENCOUNT, "cachedcontenttokencount") XX(CACHECREATIONINPUTTOKENS, "cachecreationinputtokens")
 
 #define FG_ENUM_KEY(N, w) FG_K_##N,
 enum { FG_K_NONE = 0, FG_KEY_MAP(FG_ENUM_KEY) FG_K_COUNT };
 enum { FG_KEY_LEN_MAX = 24 };
+enum { FG_K_OTHER = 0xFE, FG_K_ELEMENT = 0xFF }; /* in a path: an unknown name; in fg_path.name: an array's element, no name */
+_Static_assert((int)FG_K_COUNT <= (int)FG_K_OTHER, "names are one byte of a path");
 
 /* FG_K_* of a member's name, FG_K_NONE when unknown. */
 uint32_t fg_key(const char *name, uint32_t len);
@@ -55,7 +59,7 @@ uint32_t fg_key(const char *name, uint32_t len);
  * The path's last byte is the innermost name; FG_P(CHOICES, DELTA) is such a path. */
 typedef struct fg_path {
   uint64_t path;                   /* of the innermost eight names */
-  uint8_t name[FG_SCAN_DEPTH + 1]; /* name[d]: of the member container d + 1 stands in; FG_K_NONE outside objects */
+  uint8_t name[FG_SCAN_DEPTH + 1]; /* name[d]: of the member the things at depth d + 1 belong to */
   uint8_t latest, depth, zero[5];
 } fg_path;
 

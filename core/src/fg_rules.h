@@ -54,6 +54,7 @@ typedef struct fg_rule_input {
 int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
 /* Nonzero when one alternative of a message condition holds. */
 int fg_rule_message(const char *alternatives, uint32_t len, const fg_rule_input *in);
+#define FG_SAYS(in, literal) fg_rule_message("" literal, (uint32_t)sizeof(literal) - 1, (in))
 /* Fills the filters from in->message and the names. */
 void fg_rule_index(fg_rule_input *in);
 

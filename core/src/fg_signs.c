@@ -146,8 +146,10 @@ static int skipped(uint32_t key) {
   case FG_K_PROMPTTOKENIDS:
   case FG_K_STACK:
   case FG_K_TRACEBACK:
-  case FG_K_CHOICES:
-  case FG_K_CANDIDATES:
+  case FG_K_CONTENT:
+  case FG_K_TOOLCALLS:
+  case FG_K_FUNCTIONCALL:
+  case FG_K_ARGS:
     return 1;
   default:
     return 0;
@@ -465,5 +467,7 @@ void fg_signs_body(fg_signs *s, fg_str body) {
   s->shape = FG_SHAPE_TEXT;
   uint32_t from = s->text_len;
   fg_signs_text(s, t.ptr, fg_min32(t.len, FG_SIGN_TEXT));
-  inner(s, s->text + from, s->text_len - from);
+  fg_signs_quoted(s, from);
 }
+
+void fg_signs_quoted(fg_signs *s, uint32_t from) { inner(s, s->text + from, s->text_len - from); }

@@ -32,6 +32,8 @@ void fg_signs_body(fg_signs *s, fg_str body);
 /* One name (FG_NAME_*) or one text given by something else than the body. */
 void fg_signs_name(fg_signs *s, const char *p, uint32_t len, uint32_t what);
 void fg_signs_text(fg_signs *s, const char *p, uint32_t len);
+/* Reads the documents quoted in the text that begins at s->text[from]. */
+void fg_signs_quoted(fg_signs *s, uint32_t from);
 /* After the last of the above: s->in can be matched. */
 void fg_signs_done(fg_signs *s);
 
