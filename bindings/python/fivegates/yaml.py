@@ -23,6 +23,7 @@ __all__ = ["Document", "load_file", "load_text", "to_json"]
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 _MAX_BYTES = 16 << 20
 _MAX_DEPTH = 32
+_QUOTED = ("'", '"', "|", ">")
 _YAML_SUFFIXES = (".yaml", ".yml")
 
 
@@ -45,7 +46,7 @@ def _scalar(event: typing.Any, path: str) -> str:
         raise _error(f"the tag {event.tag} is not JSON; leave it out",
                      "syntax", path, event.start_mark)
     value: str = event.value
-    if event.style is None:  # plain: not quoted, no block
+    if event.style not in _QUOTED:  # plain
         if value in ("true", "false", "null"):
             return value
         if value in ("", "~"):
@@ -116,7 +117,7 @@ def to_json(text: str) -> Document:
                          event.start_mark)
         level.key = event.value
         path = level.child()
-        if event.style is None and event.value == "<<":
+        if event.style not in _QUOTED and event.value == "<<":
             raise _error("merge keys are not JSON; write the keys out",
                          "syntax", path, event.start_mark)
         if event.value in level.keys:
