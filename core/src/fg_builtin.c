@@ -18,6 +18,7 @@
 #define R(provider, status, error, message, to, more, why) ONE(provider, "", "", "", "", error, message, why, to, status, more)
 #define T(lib, kind, message, to, more, why) ONE("", lib, kind, "", "", "", message, why, to, (), more)
 #define H(header, value, status, to, more, why) ONE("", "", "", header, value, "", "", why, to, status, more)
+#define W(name, message) ONE("", "", "", "", "", "", message, "", UNKNOWN, (), ())
 #define C(lib, number, to, more, why) ONE("", lib, "", "", "", number, "", why, to, (), more)
 
 #define ONE(p, l, k, h, v, e, m, w, to, status, more)                                                                                  \
@@ -66,38 +67,171 @@ static const pool texts = {
 /* () for "any status" leaves an initialiser empty: C23, and every compiler. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
-static const fg_rule transport_rules[] = {
-#define TRANSPORT_LIST
+static const fg_rule rules[] = {
 #include "fg_builtin_all.inc"
-#undef TRANSPORT_LIST
 };
-static const fg_rule answer_rules[] = {
-#define ANSWER_LIST
-#include "fg_builtin_all.inc"
-#undef ANSWER_LIST
-};
-#pragma GCC diagnostic pop
 
-int32_t fg_builtin_match(uint32_t part, const fg_rule_input *in, const fg_rule **rule) {
-  const fg_rule *r = part == FG_BUILTIN_TRANSPORT ? transport_rules : answer_rules;
-  uint32_t n = part == FG_BUILTIN_TRANSPORT ? (uint32_t)FG_ARRAY_LEN(transport_rules) : (uint32_t)FG_ARRAY_LEN(answer_rules);
-  uint32_t base = part == FG_BUILTIN_TRANSPORT ? 0 : (uint32_t)FG_ARRAY_LEN(transport_rules);
+/* ------------------------------------------------------------- the index */
+
+#define AT(id, member, off) (uint32_t)(offsetof(pool, id.member) + (off))
+
+typedef struct name_row { uint32_t off; uint16_t len, rule; } name_row;
+typedef struct phrase_row { uint32_t off; uint16_t len, rules, rule_count, joins, join_count; } phrase_row;
+typedef struct join_row { uint16_t rule, first, count; } join_row; /* holds when all its other phrases occur too */
+
+#define MASK_WORDS ((FG_ARRAY_LEN(rules) + 63) / 64)
+typedef struct status_row { uint16_t status; uint64_t mask[MASK_WORDS]; } status_row;
+
+#include "fg_builtin_index.inc"
+
+_Static_assert(RULE_COUNT == FG_ARRAY_LEN(rules), "run core/tools/gen_builtin.py");
+_Static_assert(RULE_WORDS <= FG_ARRAY_LEN(((fg_found *)0)->rules), "fg_found has a bit for every rule");
+_Static_assert(RULE_COUNT - ANSWER_END == (int)FG_WORD_COUNT, "a FG_WORD_* for each list");
+
+static const char *pool_at(uint32_t off) { return (const char *)&texts + off; }
+
+static void set(uint64_t *mask, uint32_t n) { mask[n >> 6] |= (uint64_t)1 << (n & 63); }
+
+/* Compares in any case; the stored text may be upper-case too. */
+static int order(const char *p, uint32_t len, const name_row *r) {
+  const char *q = pool_at(r->off);
+  uint32_t n = fg_min32(len, r->len);
   for (uint32_t i = 0; i < n; i++) {
-    if (fg_rule_holds(&r[i], (const char *)&texts, in)) {
-      *rule = &r[i];
-      return (int32_t)(base + i);
+    unsigned char a = (unsigned char)fg_lower(p[i]), b = (unsigned char)fg_lower(q[i]);
+    if (a != b) {
+      return a < b ? -1 : 1;
+    }
+  }
+  return len < r->len ? -1 : len > r->len;
+}
+
+static void by_first(const char *p, uint32_t len, const uint16_t *start, const name_row *rows, uint64_t *mask) {
+  unsigned char c = (unsigned char)fg_lower(p[0]);
+  if (c >= 128) {
+    return;
+  }
+  for (uint32_t i = start[c]; i < start[c + 1]; i++) {
+    if (rows[i].len <= len && fg_eq_nocase(p, rows[i].len, pool_at(rows[i].off), rows[i].len)) {
+      set(mask, rows[i].rule);
+    }
+  }
+}
+
+static void look_name(const char *p, uint32_t len, uint64_t *mask) {
+  uint32_t lo = 0, hi = (uint32_t)FG_ARRAY_LEN(exact_rows);
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    if (order(p, len, &exact_rows[mid]) > 0) {
+      lo = mid + 1;
+    } else {
+      hi = mid;
+    }
+  }
+  for (; lo < FG_ARRAY_LEN(exact_rows) && order(p, len, &exact_rows[lo]) == 0; lo++) {
+    set(mask, exact_rows[lo].rule);
+  }
+  by_first(p, len, prefix_start, prefix_rows, mask);
+  for (uint32_t i = 0; i < FG_ARRAY_LEN(inside_rows); i++) {
+    const name_row *r = &inside_rows[i];
+    const char *q = pool_at(r->off);
+    for (uint32_t k = 0; k + r->len <= len; k++) {
+      if (fg_lower(p[k]) == fg_lower(q[0]) && fg_eq_nocase(p + k, r->len, q, r->len)) {
+        set(mask, r->rule);
+        break;
+      }
+    }
+  }
+}
+
+static void look_message(fg_str m, uint64_t *mask) {
+  uint64_t seen[(PHRASE_COUNT + 63) / 64];
+  uint16_t waiting[64]; /* joins whose first phrase occurs */
+  uint32_t waits = 0;
+  memset(seen, 0, sizeof seen);
+  for (uint32_t i = 0; i + 3 <= m.len; i++) {
+    if (m.ptr[i] == ' ' || !fg_rule_may_begin(m.ptr, i)) {
+      continue;
+    }
+    uint32_t b = fg_rule_start(m.ptr + i);
+    for (uint32_t k = phrase_start[b]; k < phrase_start[b + 1]; k++) {
+      const phrase_row *r = &phrase_rows[k];
+      if (r->len > m.len - i || ((seen[k >> 6] >> (k & 63)) & 1) != 0 || memcmp(m.ptr + i, pool_at(r->off), r->len) != 0) {
+        continue;
+      }
+      set(seen, k);
+      for (uint32_t n = 0; n < r->rule_count; n++) {
+        set(mask, phrase_rules[r->rules + n]);
+      }
+      for (uint32_t n = 0; n < r->join_count && waits < FG_ARRAY_LEN(waiting); n++) {
+        waiting[waits++] = (uint16_t)(r->joins + n);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < waits; i++) {
+    const join_row *j = &join_rows[waiting[i]];
+    uint32_t n = 0;
+    while (n < j->count && ((seen[join_parts[j->first + n] >> 6] >> (join_parts[j->first + n] & 63)) & 1) != 0) {
+      n++;
+    }
+    if (n == j->count) {
+      set(mask, j->rule);
+    }
+  }
+}
+
+void fg_builtin_look(const fg_rule_input *in, fg_found *out) {
+  uint64_t error[RULE_WORDS], message[RULE_WORDS], provider[RULE_WORDS];
+  memcpy(error, no_error, sizeof error);
+  memcpy(message, no_message, sizeof message);
+  memcpy(provider, no_provider, sizeof provider);
+  for (uint32_t i = 0; i < in->name_count; i++) {
+    if (in->name[i].what != FG_NAME_PARAM) {
+      look_name(in->name[i].ptr, in->name[i].len, error);
+    }
+  }
+  look_message(in->message, message);
+  if (in->provider.len > 0) {
+    by_first(in->provider.ptr, in->provider.len, owner_start, owner_rows, provider);
+  }
+  for (uint32_t i = 0; i < RULE_WORDS; i++) {
+    out->rules[i] = error[i] & message[i] & provider[i];
+  }
+}
+
+int fg_builtin_word(const fg_found *found, uint32_t word) {
+  uint32_t n = (uint32_t)ANSWER_END + word;
+  return ((found->rules[n >> 6] >> (n & 63)) & 1) != 0;
+}
+
+int32_t fg_builtin_match(uint32_t part, const fg_rule_input *in, const fg_found *found, const fg_rule **rule) {
+  const uint64_t *by_class = NULL, *by_status = NULL;
+  for (uint32_t i = 0; i < FG_ARRAY_LEN(status_rows); i++) {
+    if (status_rows[i].status == in->status) {
+      by_status = status_rows[i].mask;
+    } else if (status_rows[i].status == in->status / 100) {
+      by_class = status_rows[i].mask;
+    }
+  }
+  uint32_t from = part == FG_BUILTIN_TRANSPORT ? 0 : TRANSPORT_END;
+  uint32_t end = part == FG_BUILTIN_TRANSPORT ? TRANSPORT_END : ANSWER_END;
+  for (uint32_t w = from / 64; w < RULE_WORDS && w * 64 < end; w++) {
+    uint64_t bits = no_status[w] | (by_class != NULL ? by_class[w] : 0) | (by_status != NULL ? by_status[w] : 0);
+    for (bits &= found->rules[w]; bits != 0; bits &= bits - 1) {
+      uint32_t n = w * 64 + (uint32_t)__builtin_ctzll(bits);
+      if (n >= from && n < end && fg_rule_rest_holds(&rules[n], (const char *)&texts, in)) {
+        *rule = &rules[n];
+        return (int32_t)n;
+      }
     }
   }
   return -1;
 }
 
-uint32_t fg_builtin_count(void) { return (uint32_t)(FG_ARRAY_LEN(transport_rules) + FG_ARRAY_LEN(answer_rules)); }
+uint32_t fg_builtin_count(void) { return ANSWER_END; }
 
-const char *fg_builtin_why(uint32_t number) {
-  uint32_t first = (uint32_t)FG_ARRAY_LEN(transport_rules);
-  if (number >= fg_builtin_count()) {
-    return "";
-  }
-  const fg_rule *r = number < first ? &transport_rules[number] : &answer_rules[number - first];
-  return (const char *)&texts + r->why.off;
+const char *fg_builtin_why(uint32_t number) { return number < ANSWER_END ? pool_at(rules[number].why.off) : ""; }
+
+const fg_rule *fg_builtin_rule(uint32_t number, const char **pool_out) {
+  *pool_out = (const char *)&texts;
+  return number < RULE_COUNT ? &rules[number] : NULL;
 }

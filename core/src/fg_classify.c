@@ -67,7 +67,7 @@ void fg_judge_rule(fg_judged *j, const fg_rule *r) {
 
 int fg_judge_builtin(fg_judged *j, uint32_t part) {
   const fg_rule *r = NULL;
-  int32_t n = fg_builtin_match(part, &j->signs.in, &r);
+  int32_t n = fg_builtin_match(part, &j->signs.in, &j->found, &r);
   if (n < 0) {
     return 0;
   }
@@ -350,6 +350,7 @@ int32_t fg_classify(const fg_policy *p, const fg_evidence *e, fg_failure *out) {
     read_transport(&j);
   }
   fg_signs_done(&j.signs);
+  fg_builtin_look(in, &j.found);
   in->status = j.e.status;
   judge(&j);
   facts(&j);
@@ -357,6 +358,7 @@ int32_t fg_classify(const fg_policy *p, const fg_evidence *e, fg_failure *out) {
   hints(&j);
   if (p != NULL) {
     in->status = j.e.status;
+    fg_rule_index(in);
     card_rules(&j, p);
   }
   j.f.size = fg_min32(out->size, (uint32_t)sizeof j.f);

@@ -3,6 +3,7 @@
 #define FG_CLASSIFY_H
 
 #include "fg_base.h"
+#include "fg_builtin.h"
 #include "fg_hint.h"
 #include "fg_rules.h"
 #include "fg_signs.h"
@@ -16,6 +17,7 @@ typedef struct fg_judged {
   uint32_t shown;    /* the user saw something */
   uint32_t ruled;    /* a rule matched, not only the status */
   fg_hint hint;
+  fg_found found;    /* rules whose words are there */
   char reason[40];   /* look.reason points here */
   fg_signs signs;    /* last: most of it is buffers */
 } fg_judged;

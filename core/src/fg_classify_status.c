@@ -108,20 +108,18 @@ static int never_fits(const fg_judged *j, int32_t status) {
   }
   fg_str m = j->signs.in.message;
   uint64_t limit = number_after(m, "limit"), asked = number_after(m, "requested");
-  return (limit > 0 && asked > limit) || (status == 429 && FG_SAYS(&j->signs.in, "request too large&tokens|request too large for"));
+  return (limit > 0 && asked > limit) || (status == 429 && fg_builtin_word(&j->found, FG_WORD_TOO_LARGE_EVER));
 }
 
 /* The limit is the model's own rather than the account's. */
 static void limit_scope(fg_judged *j) {
   const fg_rule_input *in = &j->signs.in;
-  static const char words[] = "rate limit reached for|for model|specific to this model|this model|this deployment|token rate limit of your current|and model|"
-                              "per_model|userbymodel|for the model|provider returned error";
   static const char names[] = "PerModel";
   static const char owners[] = "azure|bedrock|vertex|github-models";
   if (j->f.scope != FG_SCOPE_ACCOUNT || (j->f.owner != FG_OWNER_RATE && j->f.kind != FG_KIND_QUOTA_EXHAUSTED)) {
     return;
   }
-  int model = fg_rule_message(words, (uint32_t)sizeof words - 1, in);
+  int model = fg_builtin_word(&j->found, FG_WORD_MODEL_LIMIT);
   for (uint32_t i = 0; i < in->name_count && !model; i++) {
     for (uint32_t k = 0; k + sizeof names - 1 <= in->name[i].len && !model; k++) {
       model = memcmp(in->name[i].ptr + k, names, sizeof names - 1) == 0;
@@ -140,9 +138,8 @@ static void limit_scope(fg_judged *j) {
 
 /* Overload of one model, not of the whole provider. */
 static void load_scope(fg_judged *j) {
-  static const char words[] = "model is overloaded|model is currently|that model|this model|the model|model overloaded|is currently over capacity|该模型";
   if (j->f.kind == FG_KIND_OVERLOADED && j->f.scope == FG_SCOPE_PROVIDER &&
-      fg_rule_message(words, (uint32_t)sizeof words - 1, &j->signs.in)) {
+      fg_builtin_word(&j->found, FG_WORD_MODEL_LOAD)) {
     j->f.scope = FG_SCOPE_MODEL;
   }
 }
@@ -163,8 +160,7 @@ void fg_judge_status(fg_judged *j, int32_t status) {
   fg_signs *g = &j->signs;
   int32_t eff = effective(j, status);
   g->in.status = eff;
-  if (g->inner_count > 1 && eff >= 500 && FG_SAYS(&g->in, "all variants failed|all providers failed|all models failed|all upstreams failed|all deployments failed|"
-                                                    "variant|fallbacks failed|attempts failed")) {
+  if (g->inner_count > 1 && eff >= 500 && fg_builtin_word(&j->found, FG_WORD_SEVERAL_FAILURES)) {
     fg_judge_kind(j, FG_KIND_UNKNOWN); /* a gateway joins several upstream failures: none of them is the answer */
     j->f.scope = FG_SCOPE_PROVIDER;
     return;

@@ -49,26 +49,18 @@ static uint32_t fitted(const fg_judged *j, uint32_t kind) {
 }
 
 /* Some libraries name the phase in their words. */
-static uint32_t told_phase(const fg_rule_input *in) {
-  if (FG_SAYS(in, "readtimeout|read timed out|read timeout|headers timeout|headerstimeouterror|remotedisconnected|server disconnected|"
-                  "serverdisconnectederror|empty reply|without sending a response|remote end closed connection without response")) {
-    return FG_PHASE_READ;
-  }
-  if (FG_SAYS(in, "writetimeout|writeerror|write timed out|write timeout|send failure|failed sending")) {
-    return FG_PHASE_SEND;
-  }
-  if (FG_SAYS(in, "incomplete chunked|incompleteread|incomplete read|chunkedencodingerror|clientpayloaderror|premature close|transfer closed|"
-                  "without sending complete message body")) {
-    return FG_PHASE_BODY;
-  }
-  return FG_PHASE_UNKNOWN;
+static uint32_t told_phase(const fg_found *f) {
+  return fg_builtin_word(f, FG_WORD_TOLD_READ)   ? FG_PHASE_READ
+         : fg_builtin_word(f, FG_WORD_TOLD_SEND) ? FG_PHASE_SEND
+         : fg_builtin_word(f, FG_WORD_TOLD_BODY) ? FG_PHASE_BODY
+                                                 : FG_PHASE_UNKNOWN;
 }
 
 void fg_judge_transport(fg_judged *j) {
   fg_signs *s = &j->signs;
   s->in.status = 100; /* none: see fg_builtin_*.inc */
   if (j->e.phase == FG_PHASE_UNKNOWN) {
-    j->e.phase = told_phase(&s->in);
+    j->e.phase = told_phase(&j->found);
   }
   if (!fg_judge_builtin(j, FG_BUILTIN_TRANSPORT)) {
     if (fg_judge_builtin(j, FG_BUILTIN_ANSWER)) {

@@ -3,20 +3,12 @@
  * whether it can be there at all. */
 #include "fg_rules.h"
 
-static uint32_t start_bit(const char *p) {
-  uint32_t h = (unsigned char)p[0] * 961u + (unsigned char)p[1] * 31u + (unsigned char)p[2];
-  return (h * 2654435761u) >> 22; /* Knuth's multiplicative hash to 10 bits */
-}
-
-/* A phrase may begin here: at the start of a word, or with something that is no letter or digit. */
-static int may_begin(const char *p, uint32_t i) { return i == 0 || !fg_is_alnum(p[i - 1]) || !fg_is_alnum(p[i]); }
-
 void fg_rule_index(fg_rule_input *in) {
   const char *p = in->message.ptr;
   memset(in->starts, 0, sizeof in->starts);
   for (uint32_t i = 0; i + 3 <= in->message.len; i++) {
-    if (may_begin(p, i)) {
-      uint32_t b = start_bit(p + i);
+    if (fg_rule_may_begin(p, i)) {
+      uint32_t b = fg_rule_start(p + i);
       in->starts[b >> 6] |= (uint64_t)1 << (b & 63);
     }
   }
@@ -33,13 +25,13 @@ static int phrase(const char *w, uint32_t n, const fg_rule_input *in) {
     return n == 0;
   }
   if (n >= 3) {
-    uint32_t b = start_bit(w);
+    uint32_t b = fg_rule_start(w);
     if (((in->starts[b >> 6] >> (b & 63)) & 1) == 0) {
       return 0;
     }
   }
   for (uint32_t i = 0; i + n <= len; i++) {
-    if (p[i] == w[0] && may_begin(p, i) && memcmp(p + i, w, n) == 0) {
+    if (p[i] == w[0] && fg_rule_may_begin(p, i) && memcmp(p + i, w, n) == 0) {
       return 1;
     }
   }
@@ -149,16 +141,14 @@ static int header_holds(fg_rtext name, fg_rtext value, const char *pool, const f
   return 0;
 }
 
-int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in) {
-  if (!status_holds(r, in->status) || (r->phases != 0 && ((r->phases >> in->phase) & 1) == 0)) {
+int fg_rule_rest_holds(const fg_rule *r, const char *pool, const fg_rule_input *in) {
+  if (r->phases != 0 && ((r->phases >> in->phase) & 1) == 0) {
     return 0;
   }
-  if (!text_holds(r->provider, pool, in->provider) || !text_holds(r->api, pool, in->api) || !text_holds(r->lib, pool, in->lib) ||
-      !text_holds(r->kind, pool, in->kind)) {
+  if (!text_holds(r->api, pool, in->api) || !text_holds(r->lib, pool, in->lib) || !text_holds(r->kind, pool, in->kind)) {
     return 0;
   }
-  if (!name_holds(r->code, pool, in, FG_NAME_CODE) || !name_holds(r->type, pool, in, FG_NAME_TYPE) ||
-      !name_holds(r->error, pool, in, FG_NAME_CODE | FG_NAME_TYPE | FG_NAME_OTHER)) {
+  if (!name_holds(r->code, pool, in, FG_NAME_CODE) || !name_holds(r->type, pool, in, FG_NAME_TYPE)) {
     return 0;
   }
   for (uint32_t i = 0; i < FG_RULE_HEADER_MAX; i++) {
@@ -166,5 +156,11 @@ int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in) {
       return 0;
     }
   }
-  return r->message.len == 0 || fg_rule_message(pool + r->message.off, r->message.len, in);
+  return 1;
+}
+
+int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in) {
+  return status_holds(r, in->status) && text_holds(r->provider, pool, in->provider) &&
+         name_holds(r->error, pool, in, FG_NAME_CODE | FG_NAME_TYPE | FG_NAME_OTHER) && fg_rule_rest_holds(r, pool, in) &&
+         (r->message.len == 0 || fg_rule_message(pool + r->message.off, r->message.len, in));
 }

@@ -34,7 +34,7 @@ typedef struct fg_rule {
 /* Everything of a failed attempt that a rule can look at. Built by fg_classify
  * from evidence; texts are borrowed. */
 enum { FG_SIGN_NAMES = 16, FG_SIGN_TEXT = 2048 };
-enum { FG_NAME_CODE = 1, FG_NAME_TYPE = 2, FG_NAME_OTHER = 4 };
+enum { FG_NAME_CODE = 1, FG_NAME_TYPE = 2, FG_NAME_OTHER = 4, FG_NAME_PARAM = 8 }; /* a parameter's name is no error's name */
 
 typedef struct fg_rule_name { const char *ptr; uint16_t len, what; } fg_rule_name; /* a code, type, status or reason word of the body */
 
@@ -50,11 +50,20 @@ typedef struct fg_rule_input {
   uint64_t starts[16]; /* which word beginnings the message has: a filter before the search */
 } fg_rule_input;
 
+/* A phrase may begin at the start of a word, or with something that is no letter or digit. */
+static inline int fg_rule_may_begin(const char *p, uint32_t i) { return i == 0 || !fg_is_alnum(p[i - 1]) || !fg_is_alnum(p[i]); }
+/* Hash of three bytes to 0..1023 (Knuth's multiplicative); core/tools/gen_builtin.py has it too. */
+static inline uint32_t fg_rule_start(const char *p) {
+  uint32_t h = (unsigned char)p[0] * 961u + (unsigned char)p[1] * 31u + (unsigned char)p[2];
+  return (h * 2654435761u) >> 22;
+}
+
 /* Nonzero when all conditions of the rule hold. */
 int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
+/* The conditions apart from status, provider, error and message. */
+int fg_rule_rest_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
 /* Nonzero when one alternative of a message condition holds. */
 int fg_rule_message(const char *alternatives, uint32_t len, const fg_rule_input *in);
-#define FG_SAYS(in, literal) fg_rule_message("" literal, (uint32_t)sizeof(literal) - 1, (in))
 /* Fills the filters from in->message and the names. */
 void fg_rule_index(fg_rule_input *in);
 

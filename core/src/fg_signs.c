@@ -58,10 +58,7 @@ void fg_signs_text(fg_signs *s, const char *p, uint32_t len) {
   end_text(s);
 }
 
-void fg_signs_done(fg_signs *s) {
-  s->in.message = fg_str_make(s->text, s->text_len);
-  fg_rule_index(&s->in);
-}
+void fg_signs_done(fg_signs *s) { s->in.message = fg_str_make(s->text, s->text_len); }
 
 /* ------------------------------------------------------------- members */
 
@@ -278,7 +275,9 @@ static void string_end(reader *r) {
     break;
   case V_NAME:
     if (whole && !all_digits(v.ptr, v.len)) {
-      fg_signs_name(s, v.ptr, v.len, r->path.latest == FG_K_PARAM || r->path.latest == FG_K_NAME ? FG_NAME_OTHER : FG_NAME_TYPE);
+      fg_signs_name(s, v.ptr, v.len, r->path.latest == FG_K_PARAM  ? FG_NAME_PARAM
+                                       : r->path.latest == FG_K_NAME ? FG_NAME_OTHER
+                                                                     : FG_NAME_TYPE);
     }
     break;
   case V_NAME_TEXT:
