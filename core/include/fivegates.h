@@ -700,7 +700,7 @@ enum { FG_AFTER_STOP = 0, FG_AFTER_RESTART = 1, FG_AFTER_CONTINUE = 2 };
 enum { FG_SILENCE_NONE = 0, FG_SILENCE_STAND_IN = 1, FG_SILENCE_ANY = 2 };
 enum { FG_SPILL_NEVER = 0, FG_SPILL_WHEN_NEEDED = 1, FG_SPILL_PREFER_FAST = 2 };
 enum { /* fg_facts.flags */
-  FG_FACT_QUEUE_OK = 1,          /* the workflow may queue and the call is young enough */
+  FG_FACT_QUEUE_OK = 1,          /* the workflow may queue */
   FG_FACT_WAITED = 2,            /* this call has waited once for this route's limit */
   FG_FACT_SLOW = 4,              /* the failure took longer than slow_failure_ms */
   FG_FACT_PRIOR_EFFECT = 8,      /* an earlier step committed something */
@@ -739,6 +739,7 @@ typedef struct fg_facts { /* everything fg_decide looks at; the engine fills the
   int64_t cost_left_nusd;
   uint32_t ladder_count, candidate_count; /* candidate[0] is the primary; the others in the order to try */
   uint32_t lookup, truncated_max_tokens;  /* look-up of the failed route; larger max_tokens for a truncated tool call */
+  uint32_t queue_left_ms, zero;           /* a call may wait so long in the queue; a longer wait is no use */
   fg_rung ladder[8];
   fg_candidate candidate[16];
 } fg_facts;

@@ -118,18 +118,45 @@ void fg_call_keep(const fg_engine *e, fg_call_state *s, fg_decision *out) {
   fg_kept_put(s, fg_workflow_of(e, s), out);
 }
 
-/* Where a decision takes the call. */
-static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_facts_build *b, int64_t t, const fg_decision *d) {
+/* The failed route's bucket pays for the send that was decided; a call that sends nothing gets it back. 0 when it cannot pay (any more). */
+static int settle_bucket(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_decision *d, uint32_t route, int64_t t) {
+  const uint32_t sends = d->route != 0 && (d->action == FG_ACTION_RETRY || d->action == FG_ACTION_FALLBACK || d->action == FG_ACTION_DEGRADE);
+  fg_health_ask failed;
+  uint32_t price = 0;
+  if (stage != FG_STAGE_FAILURE || !fg_ask_of(e, s, s->failed_route, t, &failed)) {
+    return stage != FG_STAGE_FAILURE || !sends;
+  }
+  if (sends) {
+    price = route == s->failed_route ? fg_price_of_retry(e, s, t) : fg_price_of_fallback(s);
+  }
+  if (price > s->paid_milli) {
+    if (!fg_bucket_pay(&failed.route->retry, &e->bucket, price - s->paid_milli, t)) {
+      return 0;
+    }
+    s->paid_milli = (uint16_t)price;
+  } else if (!sends && s->paid_milli != 0) {
+    fg_bucket_refund(&failed.route->retry, &e->bucket, s->paid_milli, t);
+    s->paid_milli = 0;
+  }
+  return 1;
+}
+
+static uint32_t place_of(const fg_facts_build *b, uint32_t route) {
   uint32_t i;
-  s->stage = (uint8_t)stage;
-  s->send_action = (uint8_t)d->action;
-  s->send_route = FG_NO_ROUTE;
-  s->send_rung = (uint8_t)(d->action == FG_ACTION_DEGRADE ? d->step : 0);
   for (i = 0; i < b->facts.candidate_count; i++) {
-    if (d->route != 0 && b->facts.candidate[i].route == d->route) {
-      s->send_route = b->place[i];
+    if (route != 0 && b->facts.candidate[i].route == route) {
+      return b->place[i];
     }
   }
+  return FG_NO_ROUTE;
+}
+
+/* Where a decision takes the call. */
+static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_facts_build *b, int64_t t, const fg_decision *d) {
+  s->stage = (uint8_t)stage;
+  s->send_action = (uint8_t)d->action;
+  s->send_route = (uint8_t)place_of(b, d->route);
+  s->send_rung = (uint8_t)(d->action == FG_ACTION_DEGRADE ? d->step : 0);
   switch (d->action) {
   case FG_ACTION_PROCEED:
   case FG_ACTION_RETRY:
@@ -159,12 +186,25 @@ static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_
 }
 
 void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_t t, fg_decision *out) {
+  enum { ROUNDS = 4 };
   fg_facts_build b;
   const uint32_t size = out->size;
-  fg_facts_make(e, s, stage, t, &b);
-  if (fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
-    memset(out, 0, sizeof *out);
-    out->size = size;
+  uint32_t round;
+  for (round = 0; round < ROUNDS; round++) {
+    fg_facts_make(e, s, stage, t, &b);
+    if (fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
+      memset(out, 0, sizeof *out);
+      out->size = size;
+    }
+    if (settle_bucket(e, s, stage, out, place_of(&b, out->route), t)) {
+      break;
+    }
+    if (round + 1 == ROUNDS) { /* others took the bucket's last token each time we looked */
+      memset(out, 0, sizeof *out);
+      out->size = size;
+      out->reason = FG_REASON_RETRY_BUCKET_EMPTY;
+      out->gate = FG_GATE_BUDGET;
+    }
   }
   if (out->reason == FG_REASON_SPEND_PER_DAY) {
     out->alert |= FG_ALERT_SPEND_LIMIT_REACHED;

@@ -55,12 +55,9 @@ static int is_spill(const fg_call_state *s, const fg_facts_build *b) {
   return s->send_route != 0 && fg_health_waits(b->facts.candidate[0].health) && b->facts.candidate[0].barred == FG_REASON_NONE;
 }
 
-typedef struct fg_paid { fg_word *bucket, *spill; uint32_t price; int hourly; } fg_paid;
+typedef struct fg_paid { fg_word *spill; int hourly; } fg_paid;
 
 static void undo(const fg_engine *e, fg_workflow_rec *rec, const fg_paid *paid, int64_t t) {
-  if (paid->price != 0) {
-    fg_bucket_refund(paid->bucket, &e->bucket, paid->price, t);
-  }
   if (paid->hourly) {
     fg_retries_undo(&e->region->retries_hour, t);
     fg_retries_undo(&rec->retries_hour, t);
@@ -70,19 +67,11 @@ static void undo(const fg_engine *e, fg_workflow_rec *rec, const fg_paid *paid, 
   }
 }
 
+/* The budgets over all calls that count sends: an hour's resends, a minute's spill. (The bucket was paid with the decision.) */
 static uint32_t pay(const fg_engine *e, const fg_call_state *s, const fg_facts_build *b, fg_workflow_rec *rec, int64_t t, fg_paid *paid) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
-  fg_health_ask failed;
   memset(paid, 0, sizeof *paid);
   if (is_resend(s)) {
-    const uint32_t price = is_same_route(s) ? fg_price_of_retry(e, s, t) : fg_price_of_fallback(s);
-    if (price != 0) {
-      if (!fg_ask_of(e, s, s->failed_route, t, &failed) || !fg_bucket_pay(&failed.route->retry, &e->bucket, price, t)) {
-        return FG_REASON_RETRY_BUCKET_EMPTY;
-      }
-      paid->bucket = &failed.route->retry;
-      paid->price = price;
-    }
     if (!fg_retries_take(&e->region->retries_hour, e->policy->globals.retries_per_hour, t)) {
       undo(e, rec, paid, t);
       return FG_REASON_RETRIES_PER_HOUR;
@@ -146,6 +135,9 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
   s->attempt_count = (uint8_t)fg_min32(s->attempt_count + 1u, UINT8_MAX);
   s->live = *a;
   s->live.number = s->attempt_count;
+  s->live.paid_milli = s->paid_milli;
+  s->live.paid_route = s->failed_route;
+  s->paid_milli = 0;
   s->live.route = s->send_route;
   s->live.began_at = s->live.last_byte_at = s->live.last_progress_at = fg_since(s, t);
   s->live.first_token_ms = k->first_token_ms;
@@ -192,7 +184,7 @@ static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build
   memset(&how, 0, sizeof how);
   how.slot = e->slot;
   how.kind = fg_learn_kind(s);
-  how.retry = is_same_route(s) && paid.price != 0;
+  how.retry = is_same_route(s) && s->paid_milli != 0;
   how.stall_ms = k->stall_ms;
   how.total_ms = k->total_ms;
   ask.tokens = hold.tokens;
@@ -245,9 +237,12 @@ int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg
   if (rc != FG_OK) {
     return rc;
   }
+  if (s->state == FG_CALL_RUNNING) {
+    return FG_ERR_STATE; /* one permission, one send */
+  }
   if (s->state != FG_CALL_DECIDED) {
     fg_call_again(e, s, out);
-    return s->state >= FG_CALL_ANSWERED ? FG_OK : FG_ERR_STATE;
+    return FG_OK;
   }
   since = fg_since(s, t);
   if (since < s->not_before_at) {

@@ -50,6 +50,7 @@ void fg_call_fit(const fg_engine *e, fg_call_state *s, const uint64_t *tools, ui
     fg_contract_fit(e->policy, w, i, &r, wall != 0 ? wall : INT64_MIN, &fit);
     s->barred[i] = (uint8_t)fit.barred;
     s->fit_change[i] = (uint8_t)fit.change;
+    s->seat[i] = (uint8_t)((s->seat[i] & ~(unsigned)FG_SEAT_LARGER) | (fit.larger_ok ? FG_SEAT_LARGER : 0));
   }
 }
 
@@ -184,8 +185,11 @@ int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uin
     return rc;
   }
   if (s->state != FG_CALL_ANSWERED) {
-    fg_call_again(e, s, out); /* a step follows an accepted answer; nothing else changes */
-    return s->state >= FG_CALL_GIVEN ? FG_OK : FG_ERR_STATE;
+    if (s->state < FG_CALL_GIVEN) {
+      return FG_ERR_STATE; /* a step follows an accepted answer */
+    }
+    fg_call_again(e, s, out);
+    return FG_OK;
   }
   fg_commit_step(s);
   if (s->steps < UINT16_MAX) {

@@ -352,8 +352,11 @@ int32_t fg_call_resolved(const fg_engine *e, fg_call *c, const char *op, uint32_
     fg_call_decide(e, s, FG_STAGE_FAILURE, t, out); /* the look-up settled it: the gates again, on the same failure */
     return FG_OK;
   }
+  if (!known) {
+    return FG_ERR_ARG;
+  }
   fg_call_again(e, s, out);
-  return known ? FG_OK : FG_ERR_ARG;
+  return FG_OK;
 }
 
 int32_t fg_call_end(const fg_engine *e, fg_call *c) {

@@ -145,6 +145,10 @@ void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *f
   if (f->kind == FG_KIND_OUTPUT_INVALID && place != 0) {
     s->seat[place] |= FG_SEAT_OUT; /* that stand-in is out for this call */
   }
+  if (((f->flags & FG_FAIL_NEVER_SENT) || f->owner == FG_OWNER_LOCAL) && s->live.paid_milli != 0 && fg_ask_of(e, s, s->live.paid_route, t, &ask)) {
+    fg_bucket_refund(&ask.route->retry, &e->bucket, s->live.paid_milli, t); /* what never left costs nothing */
+  }
+  s->live.paid_milli = 0;
   outcome_of(f, &o);
   if ((f->owner == FG_OWNER_RATE || f->owner == FG_OWNER_TRANSIENT) && o.has_hint && fg_ask_of(e, s, place, t, &ask)) {
     fg_health_told_to_wait(&ask, f->scope, f->retry_after_ms, t);

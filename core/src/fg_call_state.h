@@ -39,6 +39,8 @@ typedef struct fg_attempt {
   uint32_t visible, reasoning, tool_bytes, output_tokens; /* counts seen */
   uint32_t hold_tokens;
   uint16_t flags, stamp;  /* stamp: the money day it was held in */
+  uint16_t paid_milli;    /* paid for this send by the bucket of paid_route; given back when it never left */
+  uint8_t paid_route, zero;
   uint8_t number, route;  /* number 0: none */
   uint8_t billing, finish;
 } fg_attempt;
@@ -76,7 +78,8 @@ typedef struct fg_call_state {
   /* budgets */
   uint16_t attempts_used, resends, steps, draws;
   uint32_t held_for_ms, prior_tokens;
-  int64_t spent_nusd, base_nusd, first_nusd;  /* held or settled; the primary's own estimates; of the first step */
+  uint16_t paid_milli, spare;        /* the failed route's bucket has paid so much for the send that was decided */
+  int64_t spent_nusd, base_nusd, first_nusd;  /* held or settled; the primary's own estimates; of this step */
   uint32_t spent_tokens, base_tokens, first_tokens;
   /* what was decided last, and what may be sent */
   uint32_t not_before_at, backoff_due_at; /* earliest begin_attempt; when the drawn wait after the failure is over */
@@ -95,7 +98,7 @@ typedef struct fg_call_state {
 } fg_call_state;
 _Static_assert(sizeof(fg_call_state) <= sizeof(fg_call), "a call's state must fit in fg_call");
 
-enum { FG_SEAT_OUT = 1, FG_SEAT_WAITED = 2, FG_SEAT_LARGER = 4, FG_SEAT_TRIED = 8 }; /* its answer was rejected; this call waited for its limit; declared limits hold the request */
+enum { FG_SEAT_OUT = 1, FG_SEAT_WAITED = 2, FG_SEAT_LARGER = 4 }; /* its answer was rejected; this call waited for its limit; declared limits hold the request */
 
 static inline fg_call_state *fg_state(fg_call *c) { return (fg_call_state *)(void *)c->word; }
 static inline const fg_call_state *fg_state_const(const fg_call *c) { return (const fg_call_state *)(const void *)c->word; }

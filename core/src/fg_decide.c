@@ -60,7 +60,7 @@ static uint32_t better_elsewhere(const fg_facts *f) {
 
 static void send_again(fg_weigh *w) {
   const fg_facts *f = w->f;
-  fg_weigh_send(w, FG_ACTION_RETRY, f->failed, w->owner.reason, FG_REASON_NONE);
+  fg_weigh_send(w, FG_ACTION_RETRY, f->failed, (f->flags & FG_FACT_EMPTY_END) ? FG_REASON_BAD_ANSWER : w->owner.reason, FG_REASON_NONE);
   w->d->wait_ms = f->backoff_ms;
 }
 
@@ -70,15 +70,18 @@ static void retry_or_leave(fg_weigh *w) {
   uint32_t stand_in = 0;
   uint32_t prefer;
   w->base_why = retry_forbidden(w);
-  prefer = w->base_why == FG_REASON_NONE ? better_elsewhere(f) : FG_REASON_NONE;
+  prefer = w->base_why == FG_REASON_NONE || w->base_why == FG_REASON_WAIT_DOES_NOT_FIT ? better_elsewhere(f) : FG_REASON_NONE;
   if (w->base_why == FG_REASON_NONE && prefer == FG_REASON_NONE) {
     send_again(w);
     return;
   }
-  fg_weigh_reject(w, f->failed, w->base_why != FG_REASON_NONE ? w->base_why : prefer);
+  if (w->base_why != FG_REASON_NONE && f->failure.owner == FG_OWNER_RATE) {
+    prefer = FG_REASON_NONE; /* a wait that does not fit says more than that the limit persists */
+  }
+  fg_weigh_reject(w, f->failed, prefer != FG_REASON_NONE ? prefer : w->base_why);
   stand_in = fg_weigh_stand_in(w);
   if (stand_in != 0) {
-    fg_weigh_send(w, FG_ACTION_FALLBACK, stand_in, w->base_why != FG_REASON_NONE ? w->base_why : prefer, w->owner.reason);
+    fg_weigh_send(w, FG_ACTION_FALLBACK, stand_in, prefer != FG_REASON_NONE ? prefer : w->base_why, w->owner.reason);
     return;
   }
   if (w->base_why == FG_REASON_NONE) { /* nobody else would send now: the same route after all */
@@ -115,7 +118,7 @@ static void after_failure(fg_weigh *w) {
   if (f->failure.owner == FG_OWNER_RATE) {
     w->spill_why = fg_weigh_spill(f);
   }
-  w->call_why = fg_budget_call(f);
+  w->call_why = w->owner.retry || w->owner.fallback ? fg_budget_call(f) : FG_REASON_NONE;
   if (w->call_why != FG_REASON_NONE) {
     w->base_why = w->owner.retry ? w->call_why : w->owner.reason;
     fg_weigh_reject(w, f->failed, w->base_why);
@@ -179,14 +182,15 @@ static void hints(fg_weigh *w) {
     }
     if (!rated && !fg_health_waits(c->health) && c->health != FG_HEALTH_FULL) {
       waiting = false;
-    } else if (wait < shortest) {
+    }
+    if (wait != 0 && wait < shortest) {
       shortest = wait;
     }
   }
-  if (waiting && shortest != UINT32_MAX) {
-    d->hint_status = 429;
-    d->hint_should_retry = 1;
+  if (shortest != UINT32_MAX) {
     d->hint_retry_after_ms = shortest;
+    d->hint_should_retry = waiting;
+    d->hint_status = waiting ? 429 : 503;
   }
 }
 

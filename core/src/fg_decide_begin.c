@@ -9,12 +9,17 @@ static void verdict_of(const fg_facts *f, uint32_t why, fg_owner_verdict *o) {
   o->fallback = o->queue = o->ladder = o->answers = true;
   switch (why) {
   case FG_REASON_QUOTA_LATCHED:
+    o->reason = FG_REASON_QUOTA_EXHAUSTED;
     o->other_budget = true;
     o->fallback = !fg_owner_stops(f, FG_OWNER_QUOTA);
     break;
   case FG_REASON_KEY_LATCHED: /* rule 4: never queued, never degraded: a person must act */
+    o->reason = FG_REASON_KEY_REJECTED;
     o->fallback = !fg_owner_stops(f, FG_OWNER_AUTH);
     o->queue = o->ladder = o->answers = false;
+    break;
+  case FG_REASON_ROUTE_LATCHED:
+    o->reason = FG_REASON_ROUTE_MISCONFIGURED;
     break;
   case FG_REASON_DOES_NOT_FIT_TOKENS:
     o->size_in = o->size_out = true;
@@ -49,7 +54,7 @@ static uint32_t shortest_hold(const fg_weigh *w, uint32_t *why) {
     if (i != 0 && ((f->unable & FG_UNABLE_REROUTE) || fg_gate_contract(f, c, &w->owner) != FG_REASON_NONE)) {
       continue;
     }
-    if (c->health == FG_HEALTH_QUOTA_LATCHED || c->health == FG_HEALTH_KEY_LATCHED) {
+    if (c->health == FG_HEALTH_QUOTA_LATCHED || c->health == FG_HEALTH_KEY_LATCHED || c->health == FG_HEALTH_MODEL_LATCHED) {
       continue;
     }
     if (best == 0 || c->health_wait_ms < best) {
@@ -90,7 +95,8 @@ static uint32_t primary_forbidden(const fg_facts *f) {
   return why;
 }
 
-static void repair_of(fg_weigh *w) {
+/* Whose matter it is, and what would mend it. */
+static void blame(fg_weigh *w) {
   switch (w->base_why) {
   case FG_REASON_DOES_NOT_FIT_TOKENS:
     w->d->repair = FG_REPAIR_SMALLER_REQUEST;
@@ -101,9 +107,11 @@ static void repair_of(fg_weigh *w) {
     break;
   case FG_REASON_KEY_LATCHED:
     w->d->repair = FG_REPAIR_FIX_KEY;
+    w->d->owner = FG_OWNER_AUTH;
     break;
   case FG_REASON_QUOTA_LATCHED:
     w->d->repair = FG_REPAIR_ADD_CREDIT;
+    w->d->owner = FG_OWNER_QUOTA;
     break;
   default:
     break;
@@ -129,7 +137,7 @@ void fg_decide_begin(fg_weigh *w) {
   }
   verdict_of(f, w->base_why, &w->owner);
   fg_weigh_reject(w, 0, w->base_why);
-  repair_of(w);
+  blame(w);
   if (fg_health_waits(primary->health) && primary->barred == FG_REASON_NONE) {
     if (f->spill_mode != FG_SPILL_PREFER_FAST && hold(w, primary->health_wait_ms, w->base_why)) {
       return;
@@ -159,9 +167,9 @@ void fg_decide_begin(fg_weigh *w) {
   if (w->base_why >= FG_REASON_DOES_NOT_FIT_TOKENS && w->base_why <= FG_REASON_DOES_NOT_FIT_ACCOUNT) {
     detail = why == FG_REASON_CHAIN_EXHAUSTED ? w->next_why : FG_REASON_NONE;
     why = w->base_why; /* the request itself: that says more than the chain */
-  } else if (w->base_why == FG_REASON_KEY_LATCHED || w->base_why == FG_REASON_QUOTA_LATCHED) {
+  } else if (w->owner.reason != w->base_why) { /* latched: rule 4, 5 or 6, as if it had just failed */
     detail = w->next_why;
-    why = w->base_why;
+    why = w->owner.reason;
   }
   fg_weigh_end(w, why, detail);
 }

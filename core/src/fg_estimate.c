@@ -112,7 +112,11 @@ void fg_clocks_of(const fg_policy_workflow *w, const fg_policy_route *r, const f
     }
   }
   if (out->first_token_ms > out->total_ms) {
-    out->first_token_ms = out->total_ms;
+    if (w->total_ms == 0 && !whole) {
+      out->total_ms = out->first_token_ms; /* a learned total does not cut short the patience the card states */
+    } else {
+      out->first_token_ms = out->total_ms;
+    }
   }
   out->stall_ms = stall_of(s, rec, first_token_of(w, s, NULL, total_of(w, s, NULL)), out->total_ms);
 }

@@ -101,6 +101,7 @@ uint32_t fg_price_of_fallback(const fg_call_state *s) {
 
 static uint32_t bucket_says(const fg_engine *e, const fg_call_state *s, uint32_t price, uint32_t is_retry, int64_t t) {
   fg_health_ask ask;
+  price = fg_sub32(price, s->paid_milli); /* what was paid for this failure stays paid */
   if (price == 0) {
     return FG_REASON_NONE;
   }
@@ -169,7 +170,7 @@ static uint32_t flags_of(const fg_engine *e, const fg_call_state *s, uint32_t st
     flags |= FG_CAND_OTHER_MODEL;
   }
   if (stage == FG_STAGE_BEGIN) {
-    flags |= FG_CAND_LARGER; /* that it fits is the contract's word already */
+    flags |= (s->seat[place] & FG_SEAT_LARGER) || s->barred[0] != FG_REASON_DOES_NOT_FIT_TOKENS ? FG_CAND_LARGER : 0;
     if ((primary_health == FG_HEALTH_QUOTA_LATCHED || primary_health == FG_HEALTH_KEY_LATCHED) && base->account == r->account) {
       flags |= FG_CAND_IN_SCOPE;
     }
@@ -428,7 +429,8 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
     }
   }
   rungs(e, s, base_place, t, b);
-  f->flags |= w->queue && t - s->began_t <= (int64_t)w->queue_max_age_ms ? FG_FACT_QUEUE_OK : 0;
+  f->flags |= w->queue ? FG_FACT_QUEUE_OK : 0;
+  f->queue_left_ms = fg_sub32(w->queue_max_age_ms, fg_since(s, t));
   f->flags |= (s->seat[base_place] & FG_SEAT_WAITED) ? FG_FACT_WAITED : 0;
   f->flags |= stage == FG_STAGE_FAILURE && s->failed_elapsed_ms > w->slow_failure_ms ? FG_FACT_SLOW : 0;
   f->flags |= s->prior_effect ? FG_FACT_PRIOR_EFFECT | FG_FACT_RESUMABLE : 0;

@@ -56,7 +56,7 @@ void fg_gate_owner(const fg_facts *f, fg_owner_verdict *o) {
     break;
   case FG_OWNER_LOCAL:
     o->reason = f->failure.kind == FG_KIND_CLIENT_GONE ? FG_REASON_CLIENT_GONE : FG_REASON_LOCAL_FAULT;
-    if (f->failure.kind != FG_KIND_CLIENT_GONE) {
+    if (f->failure.kind != FG_KIND_CLIENT_GONE && f->failure.kind != FG_KIND_LOCAL_CONFIG) {
       /* Our own refusal: later, or with less; another route would be refused here as well. */
       o->retry = o->queue = o->ladder = o->answers = true;
       o->fallback = f->failure.kind != FG_KIND_NETWORK_DOWN;

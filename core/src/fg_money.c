@@ -22,10 +22,8 @@ void fg_money_step(const fg_policy_route *primary, fg_call_state *s) {
   const fg_hold h = fg_hold_of(primary, s, s->prompt_tokens, s->max_output_tokens);
   s->base_nusd = fg_adds(s->base_nusd, h.nusd);
   s->base_tokens = fg_add32(s->base_tokens, h.tokens);
-  if (s->steps == 0) {
-    s->first_nusd = h.nusd;
-    s->first_tokens = h.tokens;
-  }
+  s->first_nusd = h.nusd;
+  s->first_tokens = h.tokens;
 }
 
 static uint32_t over_tokens(const fg_call_state *s, uint32_t more) {

@@ -59,7 +59,11 @@ uint32_t fg_weigh_stand_in(fg_weigh *w) {
   uint32_t i, why;
   for (i = 1; i < f->candidate_count; i++) {
     const fg_candidate *c = &f->candidate[i];
-    if ((c->flags & FG_CAND_LADDER) || (f->stage == FG_STAGE_FAILURE && i == f->failed)) {
+    if (c->flags & FG_CAND_LADDER) {
+      continue;
+    }
+    if (f->stage == FG_STAGE_FAILURE && i == f->failed) {
+      w->next_why = w->next_why == FG_REASON_NO_STAND_IN ? w->base_why : w->next_why;
       continue;
     }
     why = FG_REASON_NONE;
@@ -137,6 +141,9 @@ bool fg_weigh_queue(fg_weigh *w) {
     if (wait < earliest) {
       earliest = wait;
     }
+  }
+  if (earliest != UINT32_MAX && earliest > f->queue_left_ms) {
+    return false;
   }
   w->d->action = FG_ACTION_QUEUE;
   w->d->reason = fg_weigh_reason(w, &w->d->detail);
