@@ -18,7 +18,7 @@ import typing
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 import fivegates
@@ -26,7 +26,7 @@ from fivegates import vectors as vector_files
 from fivegates.curl import evidence_from_text
 from fivegates.errors import FivegatesError, PolicyError
 from fivegates.testing import ManualClock
-from fivegates.yaml import to_json
+from fivegates.yaml import place_of, to_json
 
 __all__ = ["app", "run"]
 
@@ -98,13 +98,20 @@ def top(version: typing.Annotated[
 # ---- check
 
 
-def _card_json(path: str) -> str:
-    """The card as JSON text, keys in the order of the file."""
+Places = typing.Dict[str, typing.Tuple[int, int]]
+
+
+def _card_json(path: str) -> "tuple[str, Places | None]":
+    """The card as JSON text, and the places of a YAML card."""
     text = _read(path)
     if text.lstrip()[:1] == "{" and not path.lower().endswith(
             (".yaml", ".yml")):
-        return text
-    return to_json(text).json
+        return text, None
+    try:
+        return to_json(text)
+    except PolicyError as exc:
+        exc.file = path
+        raise
 
 
 def _contracts(policy: fivegates.Policy, card: Json) -> "list[Json]":
@@ -134,10 +141,9 @@ def check(
         help="Exit 1 when there are warnings.")] = False,
 ) -> None:
     """Validate a card, and warn of what is likely a mistake."""
-    text = _card_json(card) if card != "-" else _read(card)
-    if card == "-" and text.lstrip()[:1] != "{":
-        text = to_json(text).json
-    policy = (fivegates.Policy.loads(text) if card == "-" else _policy(card))
+    text, places = _card_json(card)
+    policy = (fivegates.Policy.loads(text, json=True) if card == "-"
+              else _policy(card))
     parsed: Json = json.loads(text)
     lint = policy.lint()
     if as_json:
@@ -150,11 +156,13 @@ def check(
                            f"{len(policy.routes())} routes, "
                            f"{policy.fingerprint}"))
         for one in lint:
-            place = f":{one['line']}" if one["line"] and card.endswith(
-                ".json") else ""
+            line = (one["line"] if places is None
+                    else place_of(one["path"], places)[0])
+            place = f":{line}" if line else ""
             console.print(Text(f"warning: {card}{place}: {one['path']}: "
                                f"{one['message']}", style="yellow"))
-        table = Table("workflow", "stand-in", "contract", "fingerprint")
+        table = Table("workflow", "stand-in", "contract",
+                      Column("fingerprint", overflow="fold"))
         for row in _contracts(policy, parsed):
             table.add_row(Text(row["workflow"]), Text(row["route"]),
                           "approved" if row["approved"]

@@ -24,7 +24,14 @@ from fivegates.errors import Queued, Refused
 from fivegates.evidence import evidence_of
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision, Engine
+    from fivegates._core import (
+        Call,
+        Decision,
+        Engine,
+        EventKind,
+        LedgerLine,
+        ToolState,
+    )
 
 __all__ = ["Attempt", "Outcome", "arun", "run"]
 
@@ -103,10 +110,9 @@ class Attempt:
                                 **self.headers}
         limit = self.changes.get("max_tokens")
         if limit:
-            names = [n for n in ("max_completion_tokens", "max_output_tokens",
-                                 "max_tokens") if n in out] or ["max_tokens"]
-            for name in names:
-                out[name] = limit
+            limits = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+            for one in [n for n in limits if n in out] or ["max_tokens"]:
+                out[one] = limit
         if self.changes.get("drop_tools"):
             for name in ("tools", "tool_choice", "parallel_tool_calls"):
                 out.pop(name, None)
@@ -122,7 +128,7 @@ class Attempt:
 
     # ---- progress
 
-    def _event(self, kind: str, value: "int | str | None" = None) -> None:
+    def _event(self, kind: "EventKind", value: "int | str | None" = None) -> None:
         self.sent_said = True
         self.call.event(kind, value, attempt=self.number)
 
@@ -155,7 +161,8 @@ class Attempt:
         self.seen["tool_args_bytes"] += count
         self._event("tool_args", count)
 
-    def tool(self, op_id: str, state: str, idempotent: bool = False) -> None:
+    def tool(self, op_id: str, state: "ToolState",
+             idempotent: bool = False) -> None:
         """An operation of a tool: requested, started, committed,
         acknowledged, failed."""
         self.call.tool(op_id, state, idempotent, attempt=self.number)
@@ -272,7 +279,8 @@ class _Run:
                  cached: "Hook | None", preset: "Hook | None",
                  queue: "Hook | None", clear: "Hook | None",
                  evidence: "Hook | None", outcome: bool, reraise: bool,
-                 tick: bool, facts: "dict[str, typing.Any]") -> None:
+                 tick: bool, call: "Call | None",
+                 facts: "dict[str, typing.Any]") -> None:
         unable = set([facts["unable"]] if isinstance(facts.get("unable"), str)
                      else facts.get("unable") or ())
         unable.add("hedge")
@@ -300,10 +308,16 @@ class _Run:
         self.error: "BaseException | None" = None
         self.result: typing.Any = None
         self.attempts = 0
-        self.call = engine.begin(workflow, **facts)
+        if call is None:
+            self.call = engine.begin(workflow, **facts)
+            self.first = self.call.decision
+        else:
+            self.call = call
+            self.first = call.step(facts.get("prompt_tokens") or 0,
+                                   facts.get("max_output_tokens") or 0)
         self._write("call")
 
-    def _write(self, line: str, decision: "Decision | None" = None) -> None:
+    def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
         if self.ledger is not None:
             self.ledger.write(self.call.ledger_line(line, decision))
 
@@ -317,6 +331,15 @@ class _Run:
         decision = self.call.cancel()
         self._write("decision", decision)
         self._write("end", decision)
+
+    def broken(self, exc: BaseException) -> None:
+        """The loop ends by an exception; the engine may know already."""
+        if isinstance(exc, Refused) or exc is self.error:
+            return
+        if isinstance(exc, Exception):
+            self.call.end()
+        else:
+            self.gone()
 
     def end(self, decision: "Decision", value: typing.Any) -> typing.Any:
         self._write("end", decision)
@@ -337,7 +360,7 @@ class _Run:
         raise refused from self.error
 
     def steps(self) -> "typing.Generator[tuple[typing.Any, ...], typing.Any, typing.Any]":
-        decision = self.call.decision
+        decision = self.first
         while True:
             self.told(decision)
             action = decision.action
@@ -380,12 +403,12 @@ class _Run:
         self.told(permit)
         if "clear_shown" in permit.change and self.clear is not None:
             yield "ask", self.clear, (permit,)
-        route = self.engine.policy.route(permit.route)
+        route = self.engine.policy.route(permit.route or "")
         attempt = Attempt(self.call, permit, route, self.streamed)
         self.attempts += 1
         kind, value = yield "send", attempt
         if kind == "decided":
-            return value
+            return typing.cast("Decision", value)
         if kind == "ok":
             self.error = None
             self.result = value
@@ -406,7 +429,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
         cached: "Hook | None" = None, preset: "Hook | None" = None,
         queue: "Hook | None" = None, clear: "Hook | None" = None,
         evidence: "Hook | None" = None, outcome: bool = False,
-        reraise: bool = False,
+        reraise: bool = False, call: "Call | None" = None,
         sleep: "typing.Callable[[float], object]" = time.sleep,
         **facts: typing.Any) -> T:
     """Runs a call to its end and returns what send, or a stand-in, returned.
@@ -419,7 +442,9 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
     (None: cannot); decision.text is the preset's text. clear(decision) takes
     back what was shown. queue(decision, call) puts the call away; without it
     Queued is raised. evidence(exception) may answer evidence for exceptions
-    this package does not know.
+    this package does not know. call goes on with a call as its next step:
+    the next model request of an agent's loop (engine.run(..., outcome=True)
+    answers an Outcome that has the call).
 
     Raises Refused from the last attempt's exception when the engine ends the
     call; with reraise=True that exception itself, its .refused set.
@@ -427,7 +452,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
     driven = _Run(engine, workflow, on_decision=on_decision, ledger=ledger,
                   cached=cached, preset=preset, queue=queue, clear=clear,
                   evidence=evidence, outcome=outcome, reraise=reraise,
-                  tick=False, facts=facts)
+                  tick=False, call=call, facts=facts)
     steps = driven.steps()
     reply: typing.Any = None
     try:
@@ -445,12 +470,10 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
     except StopIteration as stop:
         return typing.cast(T, stop.value)
     except BaseException as exc:
-        if not isinstance(exc, Exception):
-            driven.gone()
+        driven.broken(exc)
         raise
     finally:
         steps.close()
-        driven.call.end()
 
 
 async def arun(engine: "Engine", workflow: str,
@@ -459,7 +482,7 @@ async def arun(engine: "Engine", workflow: str,
                cached: "Hook | None" = None, preset: "Hook | None" = None,
                queue: "Hook | None" = None, clear: "Hook | None" = None,
                evidence: "Hook | None" = None, outcome: bool = False,
-               reraise: bool = False,
+               reraise: bool = False, call: "Call | None" = None,
                sleep: "typing.Callable[[float], typing.Awaitable[object]]" = asyncio.sleep,
                **facts: typing.Any) -> T:
     """run() for async code: send is a coroutine function.
@@ -470,7 +493,7 @@ async def arun(engine: "Engine", workflow: str,
     driven = _Run(engine, workflow, on_decision=on_decision, ledger=ledger,
                   cached=cached, preset=preset, queue=queue, clear=clear,
                   evidence=evidence, outcome=outcome, reraise=reraise,
-                  tick=True, facts=facts)
+                  tick=True, call=call, facts=facts)
     steps = driven.steps()
     reply: typing.Any = None
     try:
@@ -487,12 +510,10 @@ async def arun(engine: "Engine", workflow: str,
     except StopIteration as stop:
         return typing.cast(T, stop.value)
     except BaseException as exc:
-        if not isinstance(exc, Exception):
-            driven.gone()
+        driven.broken(exc)
         raise
     finally:
         steps.close()
-        driven.call.end()
 
 
 async def _awaited(driven: _Run,

@@ -26,6 +26,9 @@ from fivegates._core import (
 )
 from fivegates.runner import Attempt
 
+if typing.TYPE_CHECKING:
+    from fivegates._core import Wire
+
 __all__ = ["StreamError", "StreamWatcher", "aiter_bytes", "iter_bytes"]
 
 
@@ -43,7 +46,7 @@ class StreamError(Exception):
 class StreamWatcher:
     """Feeds a scanner and tells an attempt what came."""
 
-    def __init__(self, attempt: "Attempt | None" = None, wire: str = "auto",
+    def __init__(self, attempt: "Attempt | None" = None, wire: "Wire" = "auto",
                  whole: bool = False) -> None:
         self.attempt = attempt
         self.scanner = SseScanner(wire, whole)
@@ -96,7 +99,7 @@ class StreamWatcher:
 
 
 def iter_bytes(stream: "typing.Iterable[bytes]", attempt: Attempt,
-               wire: str = "auto") -> "typing.Iterator[bytes]":
+               wire: "Wire" = "auto") -> "typing.Iterator[bytes]":
     """Passes a stream's chunks on, each told before; StreamError at a cut."""
     watcher = StreamWatcher(attempt, wire)
     for chunk in stream:
@@ -106,7 +109,7 @@ def iter_bytes(stream: "typing.Iterable[bytes]", attempt: Attempt,
 
 
 async def aiter_bytes(stream: "typing.AsyncIterable[bytes]", attempt: Attempt,
-                      wire: str = "auto") -> "typing.AsyncIterator[bytes]":
+                      wire: "Wire" = "auto") -> "typing.AsyncIterator[bytes]":
     """The same for async code."""
     watcher = StreamWatcher(attempt, wire)
     async for chunk in stream:

@@ -159,7 +159,7 @@ class _Case:
         self.gone: "set[int]" = set()  # indexes of made
         self.procs: "dict[int, _Made]" = {}
         self.calls: "dict[str, _Begun]" = {}
-        self.policy: "Policy | None" = None
+        self.policy: typing.Any = None  # the newest
 
     # -- reporting
 
@@ -334,11 +334,11 @@ class _Case:
             return
         engine = self._engine(step).engine
         if op == "route":
-            name = _only(step.given, op, "route").get("route")
+            name = str(_only(step.given, op, "route").get("route"))
             step.out = _compact(_route_view(engine.route(name, now_ms=now),
                                             step.at_ms))
         elif op == "workflow":
-            name = _only(step.given, op, "workflow").get("workflow")
+            name = str(_only(step.given, op, "workflow").get("workflow"))
             step.out = _compact(engine.workflow(name, now_ms=now))
         elif op == "tick":
             _only(step.given, op, "")
@@ -433,7 +433,7 @@ class _Case:
         else:
             self._decided(step, begun, self._plain(call, step, given))
 
-    def _plain(self, call: Call, step: _Step, given: Json) -> typing.Any:
+    def _plain(self, call: typing.Any, step: _Step, given: Json) -> typing.Any:
         op, now = step.op, step.now_ms
         if op == "success":
             _only(step.given, op, "prompt_tokens output_tokens cached_tokens "
@@ -454,7 +454,7 @@ class _Case:
             return call.begin_attempt(now)
         return call.deadline(now) if op == "deadline" else call.cancel(now)
 
-    def _event(self, call: Call, step: _Step) -> None:
+    def _event(self, call: typing.Any, step: _Step) -> None:
         given = dict(_only(step.given, "an event",
                            "attempt kind op_id state idempotent prompt_tokens "
                            "cached_tokens output_tokens cost_usd final count "

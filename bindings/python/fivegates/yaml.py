@@ -34,9 +34,12 @@ class Document(typing.NamedTuple):
     places: "dict[str, tuple[int, int]]"
 
 
+def _place(mark: typing.Any) -> "tuple[int, int]":
+    return (mark.line + 1, mark.column + 1)
+
+
 def _error(message: str, code: str, path: str, mark: typing.Any) -> PolicyError:
-    line = mark.line + 1 if mark is not None else 0
-    column = mark.column + 1 if mark is not None else 0
+    line, column = _place(mark) if mark is not None else (0, 0)
     return PolicyError(message, code, path, line, column)
 
 
@@ -112,7 +115,8 @@ def to_json(text: str) -> Document:
         levels.append(_Level(is_map, path))
 
     def mapping_key(level: _Level, event: typing.Any) -> None:
-        if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+        scalar = isinstance(event, yaml.ScalarEvent)
+        if not scalar or event.tag is not None:
             raise _error("a key must be plain text", "syntax", level.path,
                          event.start_mark)
         level.key = event.value
@@ -124,10 +128,11 @@ def to_json(text: str) -> Document:
             raise _error("this key stands here twice; remove one",
                          "duplicate_key", path, event.start_mark)
         level.keys.add(event.value)
-        places[path] = (event.start_mark.line + 1, event.start_mark.column + 1)
+        places[path] = _place(event.start_mark)
 
     documents = 0
     try:
+        event: typing.Any
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
@@ -146,8 +151,7 @@ def to_json(text: str) -> Document:
                 continue
             if top is not None and not top.is_map and not isinstance(
                     event, yaml.SequenceEndEvent):
-                mark = event.start_mark
-                places[path] = (mark.line + 1, mark.column + 1)
+                places[path] = _place(event.start_mark)
             if isinstance(event, yaml.ScalarEvent):
                 value(_scalar(event, path))
             elif isinstance(event, yaml.MappingStartEvent):

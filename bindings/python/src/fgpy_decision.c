@@ -310,6 +310,6 @@ PyType_Spec fgpy_decision_spec = {
     .name = "fivegates._core.Decision",
     .basicsize = sizeof(fgpy_decision),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = decision_slots,
 };

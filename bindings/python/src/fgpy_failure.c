@@ -189,6 +189,6 @@ PyType_Spec fgpy_failure_spec = {
     .name = "fivegates._core.Failure",
     .basicsize = sizeof(fgpy_failure),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = failure_slots,
 };

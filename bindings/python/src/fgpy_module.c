@@ -269,14 +269,24 @@ static int take(const char *module, const char *attr, PyObject **out) {
   return *out ? 0 : -1;
 }
 
-static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out,
-                    const char *const *match) {
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out) {
   *out = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
   if (*out == NULL) {
     return -1;
   }
-  (void)match;
   return PyModule_AddType(module, *out);
+}
+
+/* For `case Decision("retry", route):`; these two types stay open for it. */
+static int add_match(PyTypeObject *type, const char *first,
+                     const char *second) {
+  PyObject *args = Py_BuildValue("(ss)", first, second);
+  int rc = -1;
+  if (args != NULL) {
+    rc = PyObject_SetAttrString((PyObject *)type, "__match_args__", args);
+  }
+  Py_XDECREF(args);
+  return rc;
 }
 
 static int core_exec(PyObject *module) {
@@ -299,13 +309,15 @@ static int core_exec(PyObject *module) {
       take("fivegates.errors", "PolicyError", &st->policy_error) < 0) {
     return -1;
   }
-  if (add_type(module, &fgpy_policy_spec, &st->policy_type, NULL) < 0 ||
-      add_type(module, &fgpy_region_spec, &st->region_type, NULL) < 0 ||
-      add_type(module, &fgpy_engine_spec, &st->engine_type, NULL) < 0 ||
-      add_type(module, &fgpy_call_spec, &st->call_type, NULL) < 0 ||
-      add_type(module, &fgpy_decision_spec, &st->decision_type, NULL) < 0 ||
-      add_type(module, &fgpy_failure_spec, &st->failure_type, NULL) < 0 ||
-      add_type(module, &fgpy_sse_spec, &st->sse_type, NULL) < 0) {
+  if (add_type(module, &fgpy_policy_spec, &st->policy_type) < 0 ||
+      add_type(module, &fgpy_region_spec, &st->region_type) < 0 ||
+      add_type(module, &fgpy_engine_spec, &st->engine_type) < 0 ||
+      add_type(module, &fgpy_call_spec, &st->call_type) < 0 ||
+      add_type(module, &fgpy_decision_spec, &st->decision_type) < 0 ||
+      add_type(module, &fgpy_failure_spec, &st->failure_type) < 0 ||
+      add_type(module, &fgpy_sse_spec, &st->sse_type) < 0 ||
+      add_match(st->decision_type, "action", "route") < 0 ||
+      add_match(st->failure_type, "owner", "kind") < 0) {
     return -1;
   }
   return 0;
