@@ -1,7 +1,7 @@
 /* The only way to a shared word. Every operation is one 64-bit atomic; nothing here waits.
  *
  * Built with FG_WEAVE, each operation first yields to a scheduler and then does a plain access, so a test can try every
- * interleaving and a kill at every step. The two planted faults exist to prove that such a test would notice. */
+ * interleaving and a kill at every step. The planted faults exist to prove that such a test would notice. */
 #ifndef FG_ATOMIC_H
 #define FG_ATOMIC_H
 
@@ -17,8 +17,12 @@ _Static_assert(sizeof(fg_word) == 8, "a shared word is 64 bits");
 
 enum { FG_WEAVE_READ = 0, FG_WEAVE_WRITE = 1 };
 
+enum { FG_PLANT_NONE, FG_PLANT_STORE, FG_PLANT_LEVEL, FG_PLANT_QUOTA, FG_PLANT_ENDS };
+
 #ifdef FG_WEAVE
 void fg_weave_step(const fg_word *w, int kind); /* the test's scheduler; kind: FG_WEAVE_READ or FG_WEAVE_WRITE */
+extern int fg_weave_plant;                      /* the fault to show, FG_PLANT_* */
+#define FG_PLANTED(fault) (fg_weave_plant == (fault))
 
 static inline uint64_t fg_load(const fg_word *w) {
   fg_weave_step(w, FG_WEAVE_READ);
@@ -30,19 +34,13 @@ static inline void fg_store(fg_word *w, uint64_t v) {
   w->v = v;
 }
 static inline int fg_cas(fg_word *w, uint64_t *expected, uint64_t desired) {
-#ifdef FG_PLANT_STORE /* planted fault: a plain store where a compare-and-swap is meant */
   fg_weave_step(w, FG_WEAVE_WRITE);
-  w->v = desired;
-  return 1;
-#else
-  fg_weave_step(w, FG_WEAVE_WRITE);
-  if (w->v != *expected) {
+  if (w->v != *expected && !FG_PLANTED(FG_PLANT_STORE)) {
     *expected = w->v;
     return 0;
   }
   w->v = desired;
   return 1;
-#endif
 }
 static inline uint64_t fg_fetch_add(fg_word *w, uint64_t n) {
   fg_weave_step(w, FG_WEAVE_WRITE);
@@ -52,6 +50,8 @@ static inline uint64_t fg_fetch_add(fg_word *w, uint64_t n) {
 }
 
 #else
+
+#define FG_PLANTED(fault) 0
 
 #if !defined(__GCC_ATOMIC_LLONG_LOCK_FREE) || __GCC_ATOMIC_LLONG_LOCK_FREE != 2
 #error "64-bit atomics without a lock are required"

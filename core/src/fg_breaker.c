@@ -146,12 +146,7 @@ fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const
   uint64_t old = fg_load(w);
   for (;;) {
     bits s = read_word(old, c, t);
-#ifndef FG_PLANT_LEVEL /* planted fault: admission that does not look at the levels */
     (void)advance_all(&s, c, levels, t);
-#else
-    (void)advance_all(&s, c, NULL, t);
-    (void)levels;
-#endif
     fg_breaker_ticket ticket = {FG_ADMIT_REJECT, 0, 0};
     if (s.state == FG_BREAKER_CLOSED) {
       ticket.verdict = FG_ADMIT_CLOSED;

@@ -62,6 +62,15 @@ static fg_breaker_levels levels_of(const fg_route_rec *route, const fg_account_r
   return v;
 }
 
+/* The levels as one who looks sees them. The planted fault sees none: then only the failure that crosses a level can open. */
+static fg_breaker_levels seen_levels(const fg_health_ask *ask, int64_t t) {
+  fg_breaker_levels v = levels_of(ask->route, ask->account, ask->breaker, t);
+  if (FG_PLANTED(FG_PLANT_LEVEL)) {
+    v.generation = 0;
+  }
+  return v;
+}
+
 static uint32_t settle(fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t) {
   fg_breaker_levels v = levels_of(route, account, c, t);
   if (fg_breaker_settle(&route->breaker, c, &v, t) != FG_TURN_OPENED) {
@@ -163,7 +172,7 @@ fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
       may_probe(&v);
     }
   }
-  fg_breaker_levels levels = levels_of(route, ask->account, ask->breaker, t);
+  fg_breaker_levels levels = seen_levels(ask, t);
   fg_breaker_view b = fg_breaker_peek(&route->breaker, ask->breaker, &levels, t);
   v.breaker = b.state;
   v.breaker_wait_ms = b.wait_ms;
@@ -227,6 +236,9 @@ static fg_ticket blank(const fg_health_ask *ask, const fg_admit *how, int64_t t)
 /* A declared quota: counted first, then looked at, so that racing processes refuse rather than overshoot. */
 static int over_quota(const fg_health_ask *ask) {
   uint32_t slots = slots_used(ask->region);
+  if (FG_PLANTED(FG_PLANT_QUOTA)) {
+    return 0; /* planted: what the look has seen is taken for granted */
+  }
   return (ask->route_quota.in_flight > 0 && fg_gauge_sum(ask->route->gauge, slots).in_flight > ask->route_quota.in_flight) ||
          (ask->account != NULL && ask->account_quota.in_flight > 0 &&
           fg_gauge_sum(ask->account->gauge, slots).in_flight > ask->account_quota.in_flight);
@@ -248,8 +260,8 @@ static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, i
   fg_breaker_config c = admit_config(ask, how, part);
   fg_breaker_levels levels = {0, 0, 0, 0, 0, 0, 0};
   if (part == FG_PART_BREAKER) {
-    levels = levels_of(ask->route, ask->account, ask->breaker, t);
-    fg_stall_verify(&ask->route->evidence, levels.generation);
+    levels = seen_levels(ask, t);
+    fg_stall_verify(&ask->route->evidence, fg_breaker_generation(w));
   }
   fg_breaker_ticket b = fg_breaker_admit(w, &c, part == FG_PART_BREAKER ? &levels : NULL, t);
   k->generation[part] = (uint16_t)b.generation;

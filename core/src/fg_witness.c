@@ -66,12 +66,16 @@ static void due_by(fg_region *r, int64_t t) { /* next_due is no later than t */
   }
 }
 
-static int take(fg_row *row, int64_t t, uint32_t *seq) {
+/* Makes row i the caller's. The reaper looks only below rows_end, so that is raised first: killed in between, nothing is left behind. */
+static int take(fg_process_rec *p, fg_row *row, uint32_t i, int64_t t, uint32_t *seq) {
   uint64_t old = fg_load(&row->due);
   due d = read_due(old);
   int lost = d.what == FG_ROW_TAKING && (d.t > t + LATE_MS || t - d.t > TAKING_MS); /* nobody is so slow: nonsense */
   if (running(d) || (d.what == FG_ROW_TAKING && !lost)) {
     return 0;
+  }
+  uint64_t end = fg_load_relaxed(&p->rows_end);
+  while (end <= i && !fg_cas(&p->rows_end, &end, i + 1)) {
   }
   *seq = (d.seq + 1) & SEQ_MASK;
   due mine = {t, FG_ROW_TAKING, 0, *seq};
@@ -87,16 +91,13 @@ int fg_witness_row(fg_region *r, fg_watch *w, int64_t first_due, int64_t t) {
       return 0;
     }
     i = hint + n < rows ? hint + n : hint + n - rows;
-    if (take(fg_region_row(r, w->slot, i), t, &seq)) {
+    if (take(p, fg_region_row(r, w->slot, i), i, t, &seq)) {
       break;
     }
   }
   fg_row *row = fg_region_row(r, w->slot, i);
   int64_t total = w->total_due > 0 ? fg_mins(w->total_due, t + longest_ms) : t + longest_ms;
   fg_store(&p->row_hint, i + 1);
-  uint64_t end = fg_load_relaxed(&p->rows_end);
-  while (end <= i && !fg_cas(&p->rows_end, &end, i + 1)) {
-  }
   fg_store(&row->who, fg_put(w->route, 48, 16) | fg_put((w->generation - 1) & FG_GEN_MASK, 34, 14) | fg_put(w->kind, 32, 2) |
                           ((uint64_t)t & UINT32_MAX));
   fg_store(&row->more, fg_put((uint64_t)total, 27, FG_T_BITS) | fg_put(account_of(w), 11, 16) | fg_put(w->retry, 1, 1) | fg_put(w->probe, 0, 1));
@@ -178,7 +179,7 @@ uint32_t fg_witness_end(fg_region *r, fg_watch *w) {
       return FG_END_GONE; /* a scan ended it at its total time-out */
     }
     due over = {0, FG_ROW_FREE, 0, seq};
-    if (fg_cas(&row->due, &old, pack_due(over))) {
+    if (fg_cas(&row->due, &old, pack_due(over)) || FG_PLANTED(FG_PLANT_ENDS)) { /* only who frees the row counts it down */
       uncount(r, w->slot, w->route, account_of(w), w->retry, d);
       fg_process_rec *p = fg_region_process(r, w->slot);
       fg_store(&p->row_hint, ((w->row & UINT32_MAX) - 1) % fg_region_rows(r));
