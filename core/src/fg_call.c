@@ -189,10 +189,16 @@ void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_
   enum { ROUNDS = 4 };
   fg_facts_build b;
   const uint32_t size = out->size;
-  uint32_t round;
+  uint32_t round, ready = 0;
+  if (stage == FG_STAGE_BEGIN) { /* mostly the primary is ready, and nothing else needs a look */
+    fg_facts_primary(e, s, t, &b);
+    ready = fg_decide(&b.facts, out) == FG_OK && out->action == FG_ACTION_PROCEED;
+  }
   for (round = 0; round < ROUNDS; round++) {
-    fg_facts_make(e, s, stage, t, &b);
-    if (fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
+    if (!ready) {
+      fg_facts_make(e, s, stage, t, &b);
+    }
+    if (!ready && fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
       memset(out, 0, sizeof *out);
       out->size = size;
     }

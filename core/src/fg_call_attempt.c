@@ -258,7 +258,11 @@ int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg
       fg_call_again(e, s, out); /* a new decision, without a send now */
       return FG_OK;
     }
-    fg_facts_make(e, s, s->stage, t, &b);
+    if (s->stage == FG_STAGE_BEGIN && s->send_route == 0 && s->send_rung == 0) {
+      fg_facts_primary(e, s, t, &b);
+    } else {
+      fg_facts_make(e, s, s->stage, t, &b);
+    }
     why = recheck(s, &b);
     if (why == FG_REASON_NONE) {
       why = admit(e, s, &b, t, &k);

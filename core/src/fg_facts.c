@@ -1,6 +1,8 @@
 /* Fills fg_facts from the call, the policy and the region. Changes nothing. */
 #include "fg_facts.h"
 
+#include <stddef.h>
+
 #include "fg_estimate.h"
 #include "fg_math.h"
 #include "fg_money.h"
@@ -241,10 +243,10 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   if (v->health == FG_HEALTH_QUOTA_LATCHED && v->hint_ms > c->health_wait_ms) {
     c->health_wait_ms = v->hint_ms; /* the leased probe may go sooner; a queued call waits for the hint */
   }
-  c->estimate_ms = fg_estimate_ms(r, s, ask.route);
-  fg_clocks_of(w, r, s, ask.route, UINT32_MAX, 0, &clocks);
-  c->first_token_ms = clocks.first_token_ms;
-  if (stage == FG_STAGE_FAILURE) {
+  if (stage == FG_STAGE_FAILURE) { /* before the first attempt neither time nor bucket refuses a route */
+    c->estimate_ms = fg_estimate_ms(r, s, ask.route);
+    fg_clocks_of(w, r, s, ask.route, UINT32_MAX, 0, &clocks);
+    c->first_token_ms = clocks.first_token_ms;
     const uint32_t retry = place == base_place;
     c->bucket = bucket_says(e, s, retry ? fg_price_of_retry(e, s, t) : fg_price_of_fallback(s), retry, t);
   }
@@ -361,15 +363,16 @@ static uint32_t class_left(const fg_policy_workflow *w, const fg_call_state *s) 
   return left;
 }
 
-void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *b) {
+/* Everything but routes and ladder. Returns max_output of the next attempt. */
+static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *b) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
   const fg_policy_globals *g = &e->policy->globals;
   fg_facts *f = &b->facts;
   const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
   const fg_policy_route *base = fg_route_of(e, s, base_place);
   const fg_workflow_rec *rec = fg_region_workflow(e->region, w->key, t);
-  uint32_t i, output = s->max_output_tokens;
-  memset(f, 0, sizeof *f);
+  uint32_t output = s->max_output_tokens;
+  memset(f, 0, offsetof(fg_facts, ladder));
   f->size = sizeof *f;
   f->stage = stage;
   f->unable = s->unable;
@@ -411,6 +414,36 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
       output = f->truncated_max_tokens != 0 ? f->truncated_max_tokens : output;
     }
   }
+  f->flags |= w->queue ? FG_FACT_QUEUE_OK : 0;
+  f->queue_left_ms = fg_sub32(w->queue_max_age_ms, fg_since(s, t));
+  f->flags |= (s->seat[base_place] & FG_SEAT_WAITED) ? FG_FACT_WAITED : 0;
+  f->flags |= stage == FG_STAGE_FAILURE && s->failed_elapsed_ms > w->slow_failure_ms ? FG_FACT_SLOW : 0;
+  f->flags |= s->prior_effect ? FG_FACT_PRIOR_EFFECT | FG_FACT_RESUMABLE : 0;
+  f->flags |= s->op_count != 0 || (s->live.flags & (FG_AT_TOOL_OPEN | FG_AT_REASONED)) ? FG_FACT_TOOL_OPEN : 0;
+  f->flags |= s->op_overflow ? FG_FACT_OPS_OVERFLOW : 0;
+  f->flags |= rec != NULL && fg_spill_room(rec->spill, w->spill_max_ppm, FG_SPILL_FLOOR, t) ? FG_FACT_SPILL_OK : 0;
+  f->flags |= fg_answer_is_whole(s) ? 0 : FG_FACT_STREAMED;
+  f->flags |= g->retries_per_hour != 0 && fg_retries_get(&e->region->retries_hour, t) >= g->retries_per_hour ? FG_FACT_HOURLY_OUT : 0;
+  f->flags |= s->empty_end ? FG_FACT_EMPTY_END : 0;
+  if (fg_money_day_over(e, w, fg_hold_of(base, s, s->prompt_tokens, output).nusd, t)) {
+    f->flags |= FG_FACT_DAILY_OUT;
+  }
+  return output;
+}
+
+void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *b) {
+  const uint32_t output = call_facts(e, s, FG_STAGE_BEGIN, t, b);
+  b->facts.candidate_count = 1;
+  b->place[0] = 0;
+  candidate(e, s, FG_STAGE_BEGIN, 0, 0, output, t, b);
+}
+
+void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *b) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  fg_facts *f = &b->facts;
+  const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
+  const uint32_t output = call_facts(e, s, stage, t, b);
+  uint32_t i;
   f->candidate_count = w->standin_count;
   for (i = 0; i < w->standin_count; i++) {
     b->place[i] = s->order[i];
@@ -429,19 +462,7 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
     }
   }
   rungs(e, s, base_place, t, b);
-  f->flags |= w->queue ? FG_FACT_QUEUE_OK : 0;
-  f->queue_left_ms = fg_sub32(w->queue_max_age_ms, fg_since(s, t));
-  f->flags |= (s->seat[base_place] & FG_SEAT_WAITED) ? FG_FACT_WAITED : 0;
-  f->flags |= stage == FG_STAGE_FAILURE && s->failed_elapsed_ms > w->slow_failure_ms ? FG_FACT_SLOW : 0;
-  f->flags |= s->prior_effect ? FG_FACT_PRIOR_EFFECT | FG_FACT_RESUMABLE : 0;
-  f->flags |= s->op_count != 0 || (s->live.flags & (FG_AT_TOOL_OPEN | FG_AT_REASONED)) ? FG_FACT_TOOL_OPEN : 0;
-  f->flags |= s->op_overflow ? FG_FACT_OPS_OVERFLOW : 0;
-  f->flags |= rec != NULL && fg_spill_room(rec->spill, w->spill_max_ppm, FG_SPILL_FLOOR, t) ? FG_FACT_SPILL_OK : 0;
-  f->flags |= fg_answer_is_whole(s) ? 0 : FG_FACT_STREAMED;
-  f->flags |= g->retries_per_hour != 0 && fg_retries_get(&e->region->retries_hour, t) >= g->retries_per_hour ? FG_FACT_HOURLY_OUT : 0;
-  f->flags |= s->empty_end ? FG_FACT_EMPTY_END : 0;
-  f->flags |= b->health[f->failed].health == FG_HEALTH_PACED ? FG_FACT_ROUTE_PACED : 0;
-  if (fg_money_day_over(e, w, fg_hold_of(base, s, s->prompt_tokens, output).nusd, t)) {
-    f->flags |= FG_FACT_DAILY_OUT;
+  if (b->health[f->failed].health == FG_HEALTH_PACED) {
+    f->flags |= FG_FACT_ROUTE_PACED;
   }
 }

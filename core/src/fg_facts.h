@@ -14,6 +14,8 @@ typedef struct fg_facts_build {
 
 /* Builds the facts of a decision at this stage (FG_STAGE_*). */
 void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *out);
+/* The same before the first attempt with the primary alone, without stand-ins and ladder: when that proceeds, nothing else matters. */
+void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *out);
 
 const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s);
 const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, uint32_t place);
