@@ -316,6 +316,8 @@ static int read_workflow(fg_card *c, const cJSON *node, uint32_t id) {
     fg_card_push(c, "safe_replay_until");
     return FG_FAIL(c, FG_LOAD_BAD_VALUE, "text may be visible before a tool starts: with first_tool_start write after_visible: restart or continue");
   }
+  extra->min_cases = 1;
+  extra->max_drop_ppm = 1000000;
   if (in.requires != NULL) {
     fg_card_push(c, "requires");
     if (!fg_card_requires(c, in.requires, w, extra)) {
