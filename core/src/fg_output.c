@@ -5,7 +5,8 @@
 #include "fg_scan.h"
 
 enum { TYPE_OBJECT = 1, TYPE_ARRAY = 2, TYPE_STRING = 4, TYPE_INTEGER = 8, TYPE_NUMBER = 16, TYPE_BOOLEAN = 32, TYPE_NULL = 64 };
-enum { FREE = UINT32_MAX, WORDS = FG_SCHEMA_NODES / 32 }; /* FREE: no node says anything about this value */
+enum { WORDS = FG_SCHEMA_NODES / 32 };
+#define FREE UINT32_MAX /* no node says anything about this value */
 
 typedef struct frame {
   uint32_t node, is_object;

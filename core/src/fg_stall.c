@@ -42,12 +42,10 @@ static void change(bits *s, int what) {
     s->z = reached ? s->z : fg_sub32(s->z, FG_Z_TOKEN);
     break;
   case LATE:
-    if (reached) {
-      s->delivered++;
-      break;
-    } /* fall through */
   default:
-    if (!reached) {
+    if (reached) {
+      s->delivered += what == LATE;
+    } else {
       s->z = fg_sub32(s->z, FG_Z_STALL);
       s->flagged = fg_sub32(s->flagged, 1);
     }
