@@ -10,7 +10,7 @@ help: ## this list
 
 demo: ## install what is missing, build, and compare plain retries with fivegates
 	@.ci/setup demo
-	@$(VENV)/bin/python demo/demo.py $(ARGS)
+	@$(VENV)/bin/python examples/demo/demo.py $(ARGS)
 
 test: ## install what is missing and run every test
 	@.ci/setup test
@@ -28,7 +28,7 @@ wheel: ## an abi3 wheel with cJSON bundled, in dist/
 	@.ci/setup wheel
 	@rm -rf build/wheel && mkdir -p build/wheel dist
 	@$(VENV)/bin/python -m pip wheel -q --no-deps --no-build-isolation -w build/wheel .
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair -w dist build/wheel/*.whl
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair --strip -w dist build/wheel/*.whl
 	@ls -l dist/*.whl
 
 bench: ## the benchmarks, C and Python
