@@ -310,9 +310,12 @@ int fg_hint_reset(fg_str s, int64_t now_ms, uint64_t *ms) {
 
 /* ---------------------------------------------------------------- prose */
 
-static int word_at(fg_str s, uint32_t i, const char *w) {
-  uint32_t n = fg_cstr_len(w);
-  return s.len - i >= n && memcmp(s.ptr + i, w, n) == 0;
+static inline int word_at(fg_str s, uint32_t i, const char *w) {
+  uint32_t k = 0; /* most differ in the first letters: no call for them */
+  while (w[k] != 0 && i + k < s.len && s.ptr[i + k] == w[k]) {
+    k++;
+  }
+  return w[k] == 0;
 }
 
 /* "seconds: 34 nanos: 500000000 }" of a protobuf's text form. */
@@ -344,7 +347,7 @@ static int proto_seconds(fg_str s, uint32_t i, uint64_t *ms) {
 
 /* Words that ask for a wait, and what may stand between them and the number. */
 static const char *const asks[] = {
-    "try again", "retry", "retrying", "wait", "retry-after", "retry_after", "again", "available again", "resets", "reset",
+    "try again", "retry-after", "retry_after", "retrying", "retry", "waiting", "wait", "again", "available again", "available in", "resets", "reset",
     "\xe8\xaf\xb7\xe5\x9c\xa8", /* qing zai */ "\xe8\xaf\xb7", /* qing */ "\xe7\xad\x89\xe5\xbe\x85", /* dengdai */
 };
 static const char *const links[] = {" in", " after", " for", " at least", " another", " about", " approximately", ":", "=", "\"", "'", " your request", " the request", " until", " this request", " request"};

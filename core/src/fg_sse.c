@@ -41,14 +41,13 @@ static void keep_raw(sse_state *s, const char *p, uint32_t len) {
 /* ------------------------------------------------------- event stream */
 
 static void data_bytes(sse_state *s, const char *p, uint32_t len) {
+  uint32_t room = FG_SSE_EVENT_MAX - fg_min32(s->event_bytes, FG_SSE_EVENT_MAX);
   s->event_bytes = fg_add32(s->event_bytes, len);
-  if (s->event_bytes > FG_SSE_EVENT_MAX) {
-    s->too_long = 1;
-  }
   keep_raw(s, p, len);
   if (!s->too_long && s->scan.error == 0) {
-    (void)fg_scan_feed(&s->scan, p, len, sse_member, s, NULL);
+    (void)fg_scan_feed(&s->scan, p, fg_min32(len, room), sse_member, s, NULL);
   }
+  s->too_long |= len > room;
 }
 
 static void dispatch(sse_state *s) {
