@@ -259,9 +259,8 @@ uint32_t fg_output_check(const fg_policy *p, const fg_policy_workflow *w, const 
   if (kind != 0 || w->schema_count == 0 || !(a->flags & FG_ANSWER_OUTPUT_KNOWN)) {
     return kind;
   }
-  fg_str text = fg_trim(a->output);
-  if ((text.len == 0 && a->tool_call_count > 0) || a->finish == FG_FINISH_REFUSAL || a->finish == FG_FINISH_PAUSE) {
+  if (a->tool_call_count > 0 || a->finish == FG_FINISH_REFUSAL || a->finish == FG_FINISH_PAUSE) {
     return 0; /* tools were called, an accepted refusal, or more will come: no document to check yet */
   }
-  return schema_holds(p, w, text) ? 0 : FG_KIND_OUTPUT_INVALID;
+  return schema_holds(p, w, a->output) ? 0 : FG_KIND_OUTPUT_INVALID;
 }
