@@ -130,12 +130,16 @@ static void recount(fg_call_state *s, const fg_failure *f, uint32_t inner_attemp
   }
 }
 
-void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *f, uint32_t inner_attempts, uint32_t status, int64_t t,
+void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *reported, uint32_t inner_attempts, uint32_t status, int64_t t,
                        fg_decision *out) {
+  fg_failure known = *reported, *f = &known;
   fg_outcome o;
   fg_health_ask ask;
   const uint32_t place = s->live.route;
   const uint32_t number = s->live.number;
+  if (s->live.flags & FG_AT_SENT) {
+    f->flags &= ~(uint32_t)FG_FAIL_NEVER_SENT; /* a later, smaller report: the host saw it leave */
+  }
   s->failed_route = (uint8_t)place;
   s->failed_elapsed_ms = fg_since(s, t) - s->live.began_at;
   learn_commit(s, f, status);

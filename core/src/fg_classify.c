@@ -154,6 +154,7 @@ static void read_transport(fg_judged *j) {
   fg_str m = j->e.message;
   uint32_t from = s->text_len;
   fg_signs_text(s, m.ptr, fg_min32(m.len, 1024));
+  fg_signs_leading_status(s, m);
   fg_signs_quoted(s, from);
 }
 
@@ -257,6 +258,13 @@ static void should_retry(fg_judged *j) {
 
 /* ---------------------------------------------------------------- main */
 
+/* A client's exception that tells of an error answer: "429 Client Error: …". A proxy's status is not the provider's. */
+static int told_status(const fg_judged *j) {
+  const fg_signs *s = &j->signs;
+  return (s->status != 0 || s->inner_status != 0) && j->e.phase != FG_PHASE_CONNECT && j->e.phase != FG_PHASE_TLS &&
+         !fg_builtin_word(&j->found, FG_WORD_PROXY);
+}
+
 static void judge(fg_judged *j) {
   const fg_evidence *e = &j->e;
   int answered = e->status >= 300;
@@ -283,7 +291,11 @@ static void judge(fg_judged *j) {
     return;
   }
   if (has_transport(e)) {
-    fg_judge_transport(j);
+    if (e->status == 0 && told_status(j)) {
+      fg_judge_status(j, 0);
+    } else {
+      fg_judge_transport(j);
+    }
     return;
   }
   if (e->status >= 200) {
@@ -313,7 +325,13 @@ static void card_rules(fg_judged *j, const fg_policy *p) {
   const char *pool = fg_policy_pool(p);
   for (uint32_t i = 0; i < count; i++) {
     if (fg_rule_holds(&r[i], pool, &j->signs.in)) {
+      const uint32_t heard = j->f.flags & (uint32_t)(FG_FAIL_HAS_RETRY_AFTER | FG_FAIL_MUST_NOT_RETRY | FG_FAIL_SHOULD_RETRY);
       fg_judge_rule(j, &r[i]);
+      if (r[i].set_should_retry == 0) {
+        j->f.flags |= heard; /* what the server asked for stays, unless the rule says otherwise */
+      } else {
+        j->f.flags |= heard & (uint32_t)FG_FAIL_HAS_RETRY_AFTER;
+      }
       j->f.rule = i + 1;
       return;
     }
