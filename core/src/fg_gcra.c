@@ -95,6 +95,13 @@ void fg_pace_set(fg_word *w, uint32_t mode, uint32_t rate_milli, int64_t t) {
 
 void fg_pace_clear(fg_word *w) { fg_store(w, 0); }
 
+void fg_pace_verify(fg_word *w, int64_t t) {
+  uint64_t v = fg_load(w);
+  if (v != 0 && fg_pace_get(w, t).mode == FG_PACE_OFF) {
+    (void)fg_cas(w, &v, 0);
+  }
+}
+
 fg_gcra_config fg_pace_config(fg_pace p) {
   fg_gcra_config c = {p.mode == FG_PACE_ON ? fg_max32(p.rate_milli, 1) : 0, UINT64_C(1000000000), 0, 0, 0};
   c.burst = p.rate_milli >= 2000 ? p.rate_milli / 1000 - 1 : 0;

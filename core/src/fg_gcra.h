@@ -29,6 +29,7 @@ typedef struct fg_pace { uint32_t mode, rate_milli; int64_t since; } fg_pace; /*
 fg_pace fg_pace_get(const fg_word *w, int64_t t);
 void fg_pace_set(fg_word *w, uint32_t mode, uint32_t rate_milli, int64_t t);
 void fg_pace_clear(fg_word *w);
+void fg_pace_verify(fg_word *w, int64_t t); /* clears nonsense */
 fg_gcra_config fg_pace_config(fg_pace p); /* burst of a second; no limit unless FG_PACE_ON */
 
 #endif /* FG_GCRA_H */

@@ -223,6 +223,25 @@ int fg_health_retry_room(const fg_region *r, const fg_route_rec *route) {
 
 /* ---- admitting ---- */
 
+/* Words out of their bounds are cleared here, where every attempt passes: left alone, time would make some of them look true. */
+static void verify(const fg_health_ask *ask, int64_t t) {
+  fg_word_verify(&ask->route->not_before, t, not_before_bound);
+  fg_word_verify(&ask->route->latch_hint, t, hint_bound);
+  fg_pace_verify(&ask->route->pace, t);
+  if (ask->account != NULL) {
+    fg_word_verify(&ask->account->not_before, t, not_before_bound);
+    fg_word_verify(&ask->account->quota_hint, t, hint_bound);
+  }
+  for (int part = 0; part < 4; part++) {
+    fg_word *w = part_word(ask, part);
+    if (w != NULL && fg_load(w) != 0) {
+      fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part);
+      (void)fg_breaker_settle(w, &c, NULL, t);
+    }
+  }
+  fg_stall_verify(&ask->route->evidence, &ask->route->breaker);
+}
+
 static fg_ticket blank(const fg_health_ask *ask, const fg_admit *how, int64_t t) {
   fg_ticket k = {.watch = {.slot = how->slot,
                            .route = fg_region_route_index(ask->region, ask->route),
@@ -261,7 +280,6 @@ static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, i
   fg_breaker_levels levels = {0, 0, 0, 0, 0, 0, 0};
   if (part == FG_PART_BREAKER) {
     levels = seen_levels(ask, t);
-    fg_stall_verify(&ask->route->evidence, fg_breaker_generation(w));
   }
   fg_breaker_ticket b = fg_breaker_admit(w, &c, part == FG_PART_BREAKER ? &levels : NULL, t);
   k->generation[part] = (uint16_t)b.generation;
@@ -281,6 +299,7 @@ static void give_back(const fg_health_ask *ask, fg_ticket *k) {
 int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg_ticket *out, fg_health_view *why) {
   fg_ticket k = {.zero = {0}};
   *out = k;
+  verify(ask, t);
   *why = fg_health_peek(ask, t);
   if (why->health != FG_HEALTH_OK && why->health != FG_HEALTH_PROBE) {
     (void)settle(ask->route, ask->account, ask->breaker, t); /* complete what the look has seen */

@@ -202,6 +202,13 @@ void fg_word_raise(fg_word *w, int64_t value, int64_t t, int64_t bound_ms) {
   }
 }
 
+void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms) {
+  uint64_t v = fg_load(w);
+  if (v > (uint64_t)t + (uint64_t)bound_ms) {
+    (void)fg_cas(w, &v, 0); /* lost: someone has just written it */
+  }
+}
+
 int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms) { return future(fg_load(w), t, bound_ms); }
 
 /* ---- records ---- */

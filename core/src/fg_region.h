@@ -125,6 +125,8 @@ int64_t fg_region_wall(const fg_region *r, int64_t t); /* unix ms of t; 0 = unkn
 static inline void fg_count(fg_word *w, uint64_t n) { (void)fg_fetch_add(w, n); }
 /* Raises the t kept in a word; a value beyond t + bound_ms is nonsense and replaced. */
 void fg_word_raise(fg_word *w, int64_t value, int64_t t, int64_t bound_ms);
+/* A t further ahead than bound_ms is nonsense: cleared before time makes it look true. */
+void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms);
 /* The t kept in a word, 0 when it is past or nonsense. */
 int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms);
 

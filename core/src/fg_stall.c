@@ -80,10 +80,10 @@ void fg_stall_in_time(fg_word *w, uint32_t generation) { apply(w, generation, IN
 void fg_stall_late(fg_word *w, uint32_t generation) { apply(w, generation, LATE); }
 void fg_stall_drop(fg_word *w, uint32_t generation) { apply(w, generation, DROP); }
 
-void fg_stall_verify(fg_word *w, uint32_t breaker_generation) {
-  uint64_t old = fg_load(w);
+void fg_stall_verify(fg_word *w, const fg_word *breaker) {
+  uint64_t old = fg_load(w); /* before the breaker: what is written meanwhile makes the CAS fail */
   bits s = unpack(old);
-  uint32_t gen = (breaker_generation - 1) & FG_GEN_MASK;
+  uint32_t gen = (fg_breaker_generation(breaker) - 1) & FG_GEN_MASK;
   if (s.gen != gen && ((gen - s.gen) & FG_GEN_MASK) >= 1u << (FG_GEN_BITS - 1)) {
     bits fresh = {gen, 0, 0, 0, 0};
     (void)fg_cas(w, &old, pack(fresh)); /* lost: someone else has just written it */

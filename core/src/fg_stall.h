@@ -21,8 +21,8 @@ void fg_stall_flag(fg_word *w, uint32_t generation);    /* an attempt's silence 
 void fg_stall_in_time(fg_word *w, uint32_t generation); /* a first token in time */
 void fg_stall_late(fg_word *w, uint32_t generation);    /* first token of a flagged attempt: un-counted */
 void fg_stall_drop(fg_word *w, uint32_t generation);    /* a flagged attempt ended: its provisional evidence goes */
-/* A word that claims a generation the breaker has not reached is nonsense: made fresh. */
-void fg_stall_verify(fg_word *w, uint32_t breaker_generation);
+/* A word that claims a generation its breaker has not reached is nonsense: made fresh. */
+void fg_stall_verify(fg_word *w, const fg_word *breaker);
 /* 1: opened by silence in the generation before `breaker_generation`, and half of it has spoken since. */
 uint32_t fg_stall_retracts(const fg_word *w, uint32_t breaker_generation);
 

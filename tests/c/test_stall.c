@@ -110,7 +110,8 @@ int main(void) {
   for (uint64_t i = 0; i < 200000; i++) {
     fg_word n = {fg_rand(5, 0, i)};
     uint32_t gen = (uint32_t)fg_uniform(fg_rand(5, 1, i), 16384) + 1;
-    fg_stall_verify(&n, gen);
+    fg_word breaker = {(uint64_t)(gen - 1) << 37};
+    fg_stall_verify(&n, &breaker);
     fg_stall_flag(&n, gen);
     fg_stall_state s = fg_stall_get(&n);
     wrong += s.generation != gen || s.z_milli > FG_Z_MAX || s.z_milli < FG_Z_STALL;
