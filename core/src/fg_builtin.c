@@ -228,6 +228,7 @@ int32_t fg_builtin_match(uint32_t part, const fg_rule_input *in, const fg_found 
 }
 
 uint32_t fg_builtin_count(void) { return ANSWER_END; }
+uint32_t fg_builtin_transport_count(void) { return TRANSPORT_END; }
 
 const char *fg_builtin_why(uint32_t number) { return number < ANSWER_END ? pool_at(rules[number].why.off) : ""; }
 

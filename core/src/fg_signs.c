@@ -1,10 +1,9 @@
 /* Reading of error bodies. Member names decide what a value is (a name, a
  * text, a status, a wait), not where it stands, so a shape nobody has seen yet
  * is read as well. Members that echo the request are skipped. */
-#include "fg_signs.h"
+#include "fg_signs_read.h"
 #include "fg_hint.h"
 #include "fg_keys.h"
-#include "fg_scan.h"
 
 enum value { V_NONE, V_NAME, V_TEXT, V_STATUS, V_CODE, V_SECONDS, V_MILLIS, V_DURATION, V_RESET, V_NAME_TEXT };
 enum { INNER_MAX = 3 }; /* levels of JSON in JSON strings; LiteLLM in front of a gateway needs two */
@@ -27,7 +26,7 @@ void fg_signs_name(fg_signs *s, const char *p, uint32_t len, uint32_t what) {
 }
 
 /* Lower-case, white space collapsed, curly apostrophes straightened. */
-static void put_text(fg_signs *s, const char *p, uint32_t len) {
+void signs_put(fg_signs *s, const char *p, uint32_t len) {
   uint32_t n = s->text_len;
   char last = n > 0 ? s->text[n - 1] : ' ';
   for (uint32_t i = 0; i < len && n < FG_SIGN_TEXT; i++) {
@@ -47,15 +46,15 @@ static void put_text(fg_signs *s, const char *p, uint32_t len) {
   s->text_len = n;
 }
 
-static void end_text(fg_signs *s) {
+void signs_end_text(fg_signs *s) {
   if (s->text_len > 0 && s->text_len < FG_SIGN_TEXT && s->text[s->text_len - 1] != '\n') {
     s->text[s->text_len++] = '\n'; /* phrases do not run over from one text to the next */
   }
 }
 
 void fg_signs_text(fg_signs *s, const char *p, uint32_t len) {
-  put_text(s, p, len);
-  end_text(s);
+  signs_put(s, p, len);
+  signs_end_text(s);
 }
 
 void fg_signs_done(fg_signs *s) { s->in.message = fg_str_make(s->text, s->text_len); }
@@ -155,7 +154,7 @@ static int skipped(uint32_t key) {
 
 static int is_status(int64_t n) { return n >= 400 && n <= 599; }
 
-static void found_status(fg_signs *s, int64_t n) {
+void signs_status(fg_signs *s, int64_t n) {
   int32_t *to = s->inner > 0 ? &s->inner_status : &s->status;
   if (is_status(n) && *to == 0) {
     *to = (int32_t)n;
@@ -176,8 +175,6 @@ typedef struct reader {
   char buf[192];         /* of the string being read, its beginning */
 } reader;
 
-static void inner(fg_signs *s, const char *p, uint32_t len);
-
 static void number(reader *r, const fg_scan_event *e) {
   fg_signs *s = r->s;
   int64_t n = e->integer;
@@ -195,7 +192,7 @@ static void number(reader *r, const fg_scan_event *e) {
   case V_CODE:
   case V_STATUS:
     if (whole && is_status(n)) {
-      found_status(s, n);
+      signs_status(s, n);
     } else if (whole && n != 0) {
       fg_signs_name(s, e->text.ptr, e->text.len, FG_NAME_CODE); /* a vendor's number */
     }
@@ -259,7 +256,7 @@ static void string_end(reader *r) {
     if (whole && all_digits(v.ptr, v.len)) {
       uint32_t n = as_number(v.ptr, v.len);
       if (is_status(n)) {
-        found_status(s, n);
+        signs_status(s, n);
       } else if (n != 0) {
         fg_signs_name(s, v.ptr, v.len, FG_NAME_CODE);
       }
@@ -308,9 +305,9 @@ static void string_end(reader *r) {
   }
   if (wants_text(r->value) && s->text_len > r->text_at) {
     uint32_t from = r->text_at, len = s->text_len - r->text_at;
-    end_text(s);
+    signs_end_text(s);
     if (s->depth < INNER_MAX) {
-      inner(s, s->text + from, len);
+      signs_quoted(s, s->text + from, len);
     }
   }
 }
@@ -326,7 +323,7 @@ static void string_piece(reader *r, const fg_scan_event *e) {
   }
   r->len = fg_add32(r->len, e->text.len);
   if (wants_text(r->value)) {
-    put_text(r->s, e->text.ptr, e->text.len);
+    signs_put(r->s, e->text.ptr, e->text.len);
   }
   if (e->last) {
     string_end(r);
@@ -372,7 +369,7 @@ static int sink(void *ctx, const fg_scan_event *e) {
   return 0;
 }
 
-static int32_t read_json(fg_signs *s, const char *p, uint32_t len, uint32_t *used) {
+int32_t signs_json(fg_signs *s, const char *p, uint32_t len, uint32_t *used) {
   reader r;
   memset(&r, 0, offsetof(reader, buf));
   r.s = s;
@@ -384,89 +381,7 @@ static int32_t read_json(fg_signs *s, const char *p, uint32_t len, uint32_t *use
     if (fg_scan_end(&scan, sink, &r) == FG_SCAN_DONE) {
       return FG_SCAN_DONE;
     }
-    end_text(s); /* cut inside a message: what came is read */
+    signs_end_text(s); /* cut inside a message: what came is read */
   }
   return code;
 }
-
-/* Documents quoted inside a message: {"error": … or [{ …, also b'{…}' of Python. The text is normalised already. */
-static void inner(fg_signs *s, const char *p, uint32_t len) {
-  uint32_t i = 0;
-  s->depth++;
-  while (i + 1 < len) {
-    if (p[i] != '{' && p[i] != '[') {
-      i++;
-      continue;
-    }
-    uint32_t k = i + 1;
-    while (k < len && p[k] == ' ') {
-      k++;
-    }
-    int opens = k < len && (p[k] == '"' || (p[i] == '[' && p[k] == '{'));
-    if (!opens) {
-      i++;
-      continue;
-    }
-    uint32_t used = 0;
-    s->inner++;
-    int32_t code = read_json(s, p + i, len - i, &used);
-    s->inner--;
-    if (code == FG_SCAN_DONE) {
-      s->inner_count++;
-    }
-    i += used > 0 ? used : 1;
-  }
-  s->depth--;
-}
-
-/* ----------------------------------------------------- HTML and text */
-
-static void read_html(fg_signs *s, const char *p, uint32_t len) {
-  uint32_t i = 0, from = 0;
-  while (i < len && s->text_len < FG_SIGN_TEXT) {
-    if (p[i] != '<') {
-      i++;
-      continue;
-    }
-    put_text(s, p + from, i - from);
-    while (i < len && p[i] != '>') {
-      i++;
-    }
-    i = i < len ? i + 1 : i;
-    from = i;
-    end_text(s);
-  }
-  put_text(s, p + from, i - from);
-  end_text(s);
-}
-
-void fg_signs_body(fg_signs *s, fg_str body) {
-  if (body.len > FG_SIGN_BODY_MAX) {
-    body.len = FG_SIGN_BODY_MAX;
-  }
-  if (body.len >= 3 && memcmp(body.ptr, "\xEF\xBB\xBF", 3) == 0) {
-    body.ptr += 3;
-    body.len -= 3;
-  }
-  fg_str t = fg_trim(body);
-  if (t.len == 0) {
-    return;
-  }
-  char c = t.ptr[0];
-  if (c == '{' || c == '[' || c == '"') {
-    int32_t code = read_json(s, t.ptr, t.len, NULL);
-    s->shape = code == FG_SCAN_DONE ? FG_SHAPE_JSON : FG_SHAPE_BROKEN_JSON;
-    return;
-  }
-  if (c == '<') {
-    s->shape = FG_SHAPE_HTML;
-    read_html(s, t.ptr, t.len);
-    return;
-  }
-  s->shape = FG_SHAPE_TEXT;
-  uint32_t from = s->text_len;
-  fg_signs_text(s, t.ptr, fg_min32(t.len, FG_SIGN_TEXT));
-  fg_signs_quoted(s, from);
-}
-
-void fg_signs_quoted(fg_signs *s, uint32_t from) { inner(s, s->text + from, s->text_len - from); }

@@ -34,6 +34,8 @@ void fg_signs_name(fg_signs *s, const char *p, uint32_t len, uint32_t what);
 void fg_signs_text(fg_signs *s, const char *p, uint32_t len);
 /* Reads the documents quoted in the text that begins at s->text[from]. */
 void fg_signs_quoted(fg_signs *s, uint32_t from);
+/* A text that begins with its HTTP status ("429 Client Error: …"). */
+void fg_signs_leading_status(fg_signs *s, fg_str text);
 /* After the last of the above: s->in can be matched. */
 void fg_signs_done(fg_signs *s);
 
