@@ -134,11 +134,18 @@ static int settle_bucket(const fg_engine *e, fg_call_state *s, uint32_t stage, c
       return 0;
     }
     s->paid_milli = (uint16_t)price;
-  } else if (!sends && s->paid_milli != 0) {
-    fg_bucket_refund(&failed.route->retry, &e->bucket, s->paid_milli, t);
-    s->paid_milli = 0;
+  } else if (!sends) {
+    fg_call_refund(e, s, t);
   }
   return 1;
+}
+
+void fg_call_refund(const fg_engine *e, fg_call_state *s, int64_t t) {
+  fg_health_ask failed;
+  if (s->paid_milli != 0 && fg_ask_of(e, s, s->failed_route, t, &failed)) {
+    fg_bucket_refund(&failed.route->retry, &e->bucket, s->paid_milli, t);
+  }
+  s->paid_milli = 0;
 }
 
 static uint32_t place_of(const fg_facts_build *b, uint32_t route) {

@@ -28,6 +28,8 @@ void fg_call_fit(const fg_engine *e, fg_call_state *s, const uint64_t *tools, ui
 void fg_call_count(const fg_engine *e, fg_call_state *s, uint32_t column, int64_t t);
 void fg_call_alert(fg_call_state *s, uint32_t did);
 
+/* A send that was decided and paid for will not be made: the bucket gets it back. */
+void fg_call_refund(const fg_engine *e, fg_call_state *s, int64_t t);
 /* The live attempt ends: its evidence reaches the route, its money is settled or kept. */
 void fg_attempt_over(const fg_engine *e, fg_call_state *s, const fg_outcome *outcome, int64_t t);
 /* Rule 0 and what a failure changes in the call; then the decision. elapsed_ms: how long the attempt took. */

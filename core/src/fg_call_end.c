@@ -296,6 +296,7 @@ int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decisi
     out->route = 0;
   }
   drop_attempt(e, s, t);
+  fg_call_refund(e, s, t);
   s->state = FG_CALL_ENDED;
   fg_call_count(e, s, FG_WF_CANCELLED, t);
   out->action = FG_ACTION_FAIL_CLOSED;
@@ -375,6 +376,7 @@ int32_t fg_call_end(const fg_engine *e, fg_call *c) {
     fg_health_abandon(e->region, &s->live.ticket); /* its money stays held: nobody knows what it did */
     s->live.number = 0;
   }
+  fg_call_refund(e, s, s->last_t);
   if (s->state != FG_CALL_ANSWERED && s->state != FG_CALL_GIVEN) {
     if (s->state != FG_CALL_ENDED) {
       fg_call_count(e, s, FG_WF_CANCELLED, s->last_t);

@@ -103,14 +103,14 @@ uint32_t fg_price_of_fallback(const fg_call_state *s) {
 
 static uint32_t bucket_says(const fg_engine *e, const fg_call_state *s, uint32_t price, uint32_t is_retry, int64_t t) {
   fg_health_ask ask;
-  price = fg_sub32(price, s->paid_milli); /* what was paid for this failure stays paid */
   if (price == 0) {
     return FG_REASON_NONE;
   }
   if (!fg_ask_of(e, s, s->failed_route, t, &ask)) {
     return FG_REASON_RETRY_BUCKET_EMPTY;
   }
-  if (fg_bucket_balance(&ask.route->retry, &e->bucket, t) < price) {
+  price = fg_sub32(price, s->paid_milli); /* what was paid for this failure stays paid */
+  if (price != 0 && fg_bucket_balance(&ask.route->retry, &e->bucket, t) < price) {
     return FG_REASON_RETRY_BUCKET_EMPTY;
   }
   return is_retry && !fg_health_retry_room(e->region, ask.route) ? FG_REASON_RETRIES_IN_FLIGHT : FG_REASON_NONE;

@@ -95,7 +95,7 @@ uint32_t fg_weigh_reason(const fg_weigh *w, uint32_t *detail) {
     *detail = w->next_why;
     return w->owner.reason;
   }
-  if (w->commit.resume_from == FG_RESUME_PREFILL && w->base_why == FG_REASON_PARTIAL_OUTPUT) {
+  if (w->commit.resume_from == FG_RESUME_PREFILL) { /* nobody could continue what was shown */
     *detail = w->next_why;
     return FG_REASON_PARTIAL_OUTPUT;
   }
