@@ -172,7 +172,7 @@ static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_
     break;
   case FG_ACTION_HOLD:
     s->state = FG_CALL_DECIDED;
-    s->held_for_ms = fg_add32(s->held_for_ms, d->wait_ms);
+    s->hold_from = s->hold_from != 0 ? s->hold_from : fg_since(s, t) + 1;
     break;
   case FG_ACTION_DEGRADE:
     s->state = d->route != 0 ? FG_CALL_DECIDED : FG_CALL_GIVEN;

@@ -126,6 +126,10 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
       s->seat[s->failed_route] |= FG_SEAT_WAITED;
     }
   }
+  if (s->hold_from != 0) {
+    s->held_for_ms = fg_add32(s->held_for_ms, fg_since(s, t) + 1 - s->hold_from);
+    s->hold_from = 0;
+  }
   edit(e, s, t);
   fg_commit_attempt(s, keep_shown);
   s->attempts_used++;

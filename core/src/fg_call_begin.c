@@ -199,7 +199,7 @@ int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uin
   s->prompt_tokens = prompt_tokens != 0 ? prompt_tokens : s->prompt_tokens;
   s->max_output_tokens = max_output_tokens != 0 ? max_output_tokens : s->max_output_tokens;
   s->attempts_used = 0;
-  s->held_for_ms = 0;
+  s->held_for_ms = s->hold_from = 0;
   s->empty_end = 0;
   s->ladder_spent = 0;
   for (i = 0; i < FG_ROUTES_MAX; i++) {

@@ -77,7 +77,7 @@ typedef struct fg_call_state {
   uint16_t region, data_class, account, language; /* 0 none, 1 + index, 65535 given but not in the card; language: two letters */
   /* budgets */
   uint16_t attempts_used, resends, steps, draws;
-  uint32_t held_for_ms, prior_tokens;
+  uint32_t held_for_ms, hold_from, prior_tokens; /* time spent holding in this step; 1 + since when it holds now, 0 = it does not */
   uint16_t paid_milli, spare;        /* the failed route's bucket has paid so much for the send that was decided */
   int64_t spent_nusd, base_nusd, first_nusd;  /* held or settled; the primary's own estimates; of this step */
   uint32_t spent_tokens, base_tokens, first_tokens;

@@ -393,7 +393,7 @@ static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t 
   f->cost_left_nusd = fg_cost_left(w, s);
   f->quality_left_ppm = w->quality_drop_ppm;
   f->spill_mode = w->spill_mode;
-  f->hold_ms = fg_sub32(w->hold_ms, s->held_for_ms);
+  f->hold_ms = fg_sub32(w->hold_ms, fg_add32(s->held_for_ms, s->hold_from != 0 ? fg_since(s, t) + 1 - s->hold_from : 0));
   f->lookup = base->lookup != FG_LOOKUP_NONE ? base->lookup : FG_LOOKUP_NONE_EXISTS;
   if (stage == FG_STAGE_FAILURE) {
     f->failure.size = sizeof f->failure;
