@@ -70,3 +70,9 @@ def test_every_object_is_closed_and_described():
             assert "description" in value or "$ref" in value, f"{path}.{key}"
             seen += 1
     assert seen > 150
+
+
+def test_the_reference_names_every_key():
+    text = (ROOT / "core/doc/card.md").read_text(encoding="utf-8")
+    missing = {key for path, schema in objects(SCHEMA) for key in schema["properties"] if f"`{key}`" not in text}
+    assert not missing
