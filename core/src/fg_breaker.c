@@ -146,10 +146,13 @@ fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const
   uint64_t old = fg_load(w);
   for (;;) {
     bits s = read_word(old, c, t);
-    (void)advance_all(&s, c, levels, t);
-    fg_breaker_ticket ticket = {FG_ADMIT_REJECT, 0, 0};
+    uint32_t turn = advance_all(&s, c, levels, t);
+    fg_breaker_ticket ticket = {FG_ADMIT_REJECT, s.gen + 1, 0};
     if (s.state == FG_BREAKER_CLOSED) {
       ticket.verdict = FG_ADMIT_CLOSED;
+      if (turn == FG_TURN_NONE && fg_bits(old, 0, FG_T_BITS) == (uint64_t)s.t && old >> 62 == FG_BREAKER_CLOSED) {
+        return ticket; /* the usual case: nothing to write */
+      }
     } else if (s.state == FG_BREAKER_OPEN && s.t <= t) {
       s.state = FG_BREAKER_HALF_OPEN;
       s.gen = (s.gen + 1) & FG_GEN_MASK;

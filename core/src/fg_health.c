@@ -112,8 +112,11 @@ static void add_limit(limits *l, fg_word *w, fg_gcra_config c, uint64_t n) {
 }
 
 static limits limits_of(const fg_health_ask *ask, int64_t t) {
-  limits l = {.count = 0};
-  add_limit(&l, &ask->route->pace_tat, fg_pace_config(fg_pace_get(&ask->route->pace, t)), 1);
+  limits l;
+  l.count = 0;
+  if (fg_load_relaxed(&ask->route->pace) != 0) {
+    add_limit(&l, &ask->route->pace_tat, fg_pace_config(fg_pace_get(&ask->route->pace, t)), 1);
+  }
   if (ask->route_quota.rpm > 0) {
     add_limit(&l, &ask->route->rpm, fg_gcra_per_minute(ask->route_quota.rpm), 1);
   }
@@ -227,7 +230,9 @@ int fg_health_retry_room(const fg_region *r, const fg_route_rec *route) {
 static void verify(const fg_health_ask *ask, int64_t t) {
   fg_word_verify(&ask->route->not_before, t, not_before_bound);
   fg_word_verify(&ask->route->latch_hint, t, hint_bound);
-  fg_pace_verify(&ask->route->pace, t);
+  if (fg_load_relaxed(&ask->route->pace) != 0) {
+    fg_pace_verify(&ask->route->pace, t);
+  }
   if (ask->account != NULL) {
     fg_word_verify(&ask->account->not_before, t, not_before_bound);
     fg_word_verify(&ask->account->quota_hint, t, hint_bound);
@@ -274,6 +279,10 @@ static fg_breaker_config admit_config(const fg_health_ask *ask, const fg_admit *
 static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, int64_t t, fg_ticket *k) {
   fg_word *w = part_word(ask, part);
   if (w == NULL) {
+    return 1;
+  }
+  if (part != FG_PART_BREAKER && fg_load(w) == 0) {
+    k->generation[part] = 1; /* never latched */
     return 1;
   }
   fg_breaker_config c = admit_config(ask, how, part);
