@@ -58,7 +58,7 @@ static uint32_t truth(uint32_t prompt, uint64_t i) {
   return (uint32_t)(mean * (800 + fg_uniform(fg_rand(3, 0, i), 401)) / 1000);
 }
 
-static uint32_t prompt_of(uint64_t i) { return 64 << fg_uniform(fg_rand(4, 0, i), 9); }
+static uint32_t prompt_of(uint64_t i) { return (uint32_t)(UINT64_C(64) << fg_uniform(fg_rand(4, 0, i), 9)); }
 
 static void near(uint32_t got, uint32_t want, uint32_t percent) {
   if (!(got * 100 >= want * (100 - percent) && got * 100 <= want * (100 + percent))) {
