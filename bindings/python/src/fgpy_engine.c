@@ -204,7 +204,9 @@ static PyObject *engine_reload(fgpy_engine *self, PyObject *const *args,
   if (next == NULL) {
     return NULL;
   }
-  next->id_seed ^= UINT64_C(0x9e3779b97f4a7c15) + (self->next_id << 1);
+  /* Ids of the two never meet: another start, drawn from this one's. */
+  uint64_t z = (self->id_seed ^ ++self->next_id) * UINT64_C(0xbf58476d1ce4e5b9);
+  next->id_seed = z ^ (z >> 29);
   int32_t slot = self->slot;
   fg_region *at = fgpy_region_slot(self->region, now_ms, &slot);
   if (engine_make(next, at, slot, now_ms) < 0) {
