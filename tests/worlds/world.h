@@ -66,7 +66,7 @@ static inline fg_str world_str(const char *z) {
 typedef struct tally { uint64_t sequences, operations, violations; } tally;
 
 static inline void tally_show(const tally *t, const char *name, int last) {
-  fprintf(stderr, "%s%s: %" PRIu64 " sequences, %" PRIu64 " operations, %" PRIu64 " violations%s", last ? "\r" : "\r", name, t->sequences,
+  fprintf(stderr, "%s%s: %" PRIu64 " sequences, %" PRIu64 " operations, %" PRIu64 " violations%s", "\r", name, t->sequences,
           t->operations, t->violations, last ? "\n" : "");
 }
 
