@@ -1,0 +1,778 @@
+/* fg_curl against a small HTTP server of our own on loopback: what it reports, what is decided, what the server saw. */
+#include "fg_curl.h"
+#include "fg_host.h"
+#include "fg_test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ----------------------------------------------------------------- server */
+
+/* Each path has a script, one word a request, separated by spaces; the last word repeats. */
+typedef struct script {
+  const char *path;
+  char words[128];
+  _Atomic int requests;
+} script;
+
+static script scripts[2] = {{"/main", "", 0}, {"/backup", "", 0}};
+static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
+static int listener, port, dead_port;
+static _Atomic int connections;
+
+static void next_word(script *s, char *out, size_t cap) {
+  (void)pthread_mutex_lock(&script_lock);
+  size_t n = strcspn(s->words, " ");
+  (void)snprintf(out, cap, "%.*s", (int)n, s->words);
+  if (s->words[n] == ' ') {
+    memmove(s->words, s->words + n + 1, strlen(s->words + n + 1) + 1);
+  }
+  (void)pthread_mutex_unlock(&script_lock);
+}
+
+static void put(int fd, const char *text, size_t len) {
+  while (len > 0) {
+    ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
+    if (n <= 0) {
+      return;
+    }
+    text += n;
+    len -= (size_t)n;
+  }
+}
+
+static void say(int fd, const char *text) {
+  put(fd, text, strlen(text));
+}
+
+static void chunk(int fd, const char *data) {
+  char head[32];
+  (void)snprintf(head, sizeof head, "%zx\r\n", strlen(data));
+  say(fd, head);
+  say(fd, data);
+  say(fd, "\r\n");
+}
+
+static void answer(int fd, const char *status, const char *headers, const char *body) {
+  char head[512];
+  (void)snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n", status, headers, strlen(body));
+  say(fd, head);
+  say(fd, body);
+}
+
+static const char sse_head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+#define CHUNK(delta, finish)                                                                                                          \
+  "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":" delta ",\"finish_reason\":" finish "}]}\n\n"
+#define ROLE CHUNK("{\"role\":\"assistant\",\"content\":\"\"}", "null")
+#define HELLO CHUNK("{\"content\":\"Hello\"}", "null")
+#define STOP CHUNK("{}", "\"stop\"")
+#define USAGE "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"total_tokens\":11}}\n\n"
+#define FINAL "data: [DONE]\n\n"
+#define WHOLE                                                                                                                          \
+  "{\"id\":\"x\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hello\"},"           \
+  "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"total_tokens\":11}}"
+
+/* Until the client closes. */
+static void linger(int fd) {
+  char byte;
+  while (recv(fd, &byte, 1, 0) > 0) {
+  }
+}
+
+/* Answers one request. Returns 0 when the connection is over. */
+static int act(int fd, const char *word, int nth_on_connection) {
+  if (strcmp(word, "good") == 0 || strcmp(word, "open-end") == 0) {
+    say(fd, sse_head);
+    chunk(fd, ROLE);
+    chunk(fd, HELLO);
+    chunk(fd, STOP);
+    chunk(fd, USAGE);
+    chunk(fd, FINAL);
+    if (word[0] == 'o') {
+      linger(fd); /* the stream has ended, the body has not */
+      return 0;
+    }
+    say(fd, "0\r\n\r\n");
+    return 1;
+  }
+  if (strcmp(word, "whole") == 0) {
+    answer(fd, "200 OK", "", WHOLE);
+    return 1;
+  }
+  if (strcmp(word, "429") == 0) {
+    answer(fd, "429 Too Many Requests", "retry-after-ms: 600\r\n",
+           "{\"error\":{\"message\":\"Rate limit reached\",\"type\":\"requests\",\"code\":\"rate_limit_exceeded\"}}");
+    return 1;
+  }
+  if (strcmp(word, "503") == 0) {
+    answer(fd, "503 Service Unavailable", "", "{\"error\":{\"message\":\"The server is down\",\"type\":\"server_error\"}}");
+    return 1;
+  }
+  if (strcmp(word, "401") == 0) {
+    answer(fd, "401 Unauthorized", "", "{\"error\":{\"message\":\"Incorrect API key provided\",\"type\":\"invalid_request_error\",\"code\":\"invalid_api_key\"}}");
+    return 1;
+  }
+  if (strcmp(word, "huge") == 0) { /* an error of 200 KiB */
+    char *body = malloc(200001);
+    memset(body, 'x', 200000);
+    body[200000] = 0;
+    answer(fd, "401 Unauthorized", "", body);
+    free(body);
+    return 1;
+  }
+  if (strcmp(word, "headers") == 0) { /* more and longer headers than are kept */
+    say(fd, "HTTP/1.1 100 Continue\r\nX-Interim: 1\r\n\r\nHTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\nno-colon-here\r\n");
+    for (int i = 0; i < 90; i++) {
+      char line[512];
+      (void)snprintf(line, sizeof line, "X-Header-%d: %0400d\r\n", i, i);
+      say(fd, line);
+    }
+    say(fd, "Content-Length: 0\r\n\r\n");
+    return 1;
+  }
+  if (strcmp(word, "cut") == 0 || strcmp(word, "stall") == 0 || strcmp(word, "cut-unseen") == 0) {
+    say(fd, sse_head);
+    chunk(fd, ROLE);
+    if (word[3] == 0 || word[0] == 's') {
+      chunk(fd, HELLO);
+    }
+    if (word[0] == 's') {
+      linger(fd);
+    }
+    return 0;
+  }
+  if (strcmp(word, "error-event") == 0) {
+    say(fd, sse_head);
+    chunk(fd, ROLE);
+    chunk(fd, "data: {\"error\":{\"message\":\"The server had an error\",\"type\":\"server_error\"}}\n\n");
+    say(fd, "0\r\n\r\n");
+    return 1;
+  }
+  if (strcmp(word, "silent") == 0) {
+    linger(fd);
+    return 0;
+  }
+  if (strcmp(word, "good-then-drop") == 0 && nth_on_connection == 0) {
+    return act(fd, "good", 0);
+  }
+  if (strcmp(word, "reset") == 0) {
+    struct linger hard = {1, 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+  }
+  return 0; /* close, reset, and the second of good-then-drop */
+}
+
+/* Reads one request; -1 at the end. */
+static int read_request(int fd, script **out) {
+  static const char length[] = "content-length:";
+  char head[8192];
+  size_t n = 0;
+  char *end = NULL;
+  while (end == NULL && n < sizeof head - 1) {
+    ssize_t got = recv(fd, head + n, 1, 0);
+    if (got <= 0) {
+      return -1;
+    }
+    if (head[0] == 0x16) { /* TLS: not spoken here */
+      say(fd, "HTTP/1.1 400 Bad Request\r\n\r\n");
+      return -1;
+    }
+    n += (size_t)got;
+    head[n] = 0;
+    end = n >= 4 ? strstr(head + n - 4, "\r\n\r\n") : NULL;
+  }
+  if (strncmp(head, "CONNECT ", 8) == 0) {
+    say(fd, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    return -1;
+  }
+  size_t body = 0;
+  for (char *line = head; (line = strstr(line, "\r\n")) != NULL; line += 2) {
+    if (strncasecmp(line + 2, length, sizeof length - 1) == 0) {
+      body = strtoul(line + 2 + sizeof length - 1, NULL, 10);
+    }
+  }
+  for (char byte; body > 0; body--) {
+    if (recv(fd, &byte, 1, 0) != 1) {
+      return -1;
+    }
+  }
+  *out = strstr(head, " /backup") != NULL ? &scripts[1] : &scripts[0];
+  return 0;
+}
+
+static void *serve(void *arg) {
+  int fd = *(int *)arg;
+  free(arg);
+  script *s = NULL;
+  for (int nth = 0; read_request(fd, &s) == 0; nth++) {
+    char word[32];
+    next_word(s, word, sizeof word);
+    atomic_fetch_add(&s->requests, 1);
+    if (!act(fd, word, nth)) {
+      break;
+    }
+  }
+  (void)close(fd);
+  atomic_fetch_sub(&connections, 1);
+  return NULL;
+}
+
+static void *accept_all(void *arg) {
+  (void)arg;
+  for (;;) {
+    int *fd = malloc(sizeof *fd);
+    *fd = accept(listener, NULL, NULL);
+    pthread_t t;
+    if (*fd < 0) {
+      free(fd);
+      return NULL;
+    }
+    atomic_fetch_add(&connections, 1);
+    if (pthread_create(&t, NULL, serve, fd) == 0) {
+      (void)pthread_detach(t);
+    }
+  }
+}
+
+static int bind_any(int *out_port) {
+  struct sockaddr_in at;
+  socklen_t len = sizeof at;
+  memset(&at, 0, sizeof at);
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || getsockname(fd, (struct sockaddr *)&at, &len) != 0) {
+    perror("loopback");
+    exit(1);
+  }
+  *out_port = ntohs(at.sin_port);
+  return fd;
+}
+
+static void start_server(pthread_t *thread) {
+  (void)bind_any(&dead_port); /* bound, never listening: refuses */
+  listener = bind_any(&port);
+  if (listen(listener, 16) != 0 || pthread_create(thread, NULL, accept_all, NULL) != 0) {
+    perror("server");
+    exit(1);
+  }
+}
+
+/* ----------------------------------------------------------------- client */
+
+#define PROVIDES "\"provides\":{\"input\":{\"context_tokens\":100000},\"output\":{\"max_tokens\":20000,\"max_tokens_whole\":20000},\"operations\":{\"streaming\":true}}"
+static const char card_text[] =
+    "{\"version\":1,\"seed\":5,\"backoff\":{\"base_ms\":20,\"rate_base_ms\":20,\"cap_ms\":200},"
+    "\"breaker\":{\"consecutive\":1000,\"min_calls\":1000,\"stall\":false},"
+    "\"retry_bucket\":{\"credit_ppm\":100000,\"cap\":1000,\"start\":1000,\"trickle_per_minute\":1},"
+    "\"routes\":{"
+    "\"main\":{\"provider\":\"openai\",\"model\":\"m-1\",\"account\":\"a\",\"base_url\":\"http://127.0.0.1:%d/main\",\"price\":\"free\"," PROVIDES "},"
+    "\"backup\":{\"provider\":\"other\",\"model\":\"m-2\",\"account\":\"b\",\"base_url\":\"http://127.0.0.1:%d/backup\",\"price\":\"free\"," PROVIDES "}},"
+    "\"workflows\":{\"w\":{\"kind\":\"interactive\",\"routes\":[\"main\",\"backup\"],"
+    "\"budget\":{\"total_attempts\":4,\"per_class\":{\"connect\":1},\"elapsed_ms\":9000,\"extra_tokens\":10000},\"spill\":{\"max_ppm\":1000000},"
+    "\"timeouts\":{\"connect_ms\":2000,\"first_token_ms\":1200,\"idle_ms\":900,\"progress_ms\":2000,\"total_ms\":5000},"
+    "\"ladder\":[{\"step\":\"cached\",\"max_age_s\":60},{\"step\":\"preset\",\"text\":{\"en\":\"Please try again soon.\",\"de\":\"Bitte bald wieder.\"}}]}},"
+    "\"contracts\":[{\"workflow\":\"w\",\"route\":\"backup\",\"fingerprint\":\"%s\",\"approved_by\":\"me\",\"evidence\":{\"fixtures\":\"sha256:0\","
+    "\"cases\":10,\"passed\":10,\"score_ppm\":990000,\"primary_score_ppm\":990000,\"measured_at\":\"2020-01-01T00:00:00Z\","
+    "\"expires_at\":\"2100-01-01T00:00:00Z\"}}]}";
+
+typedef struct client {
+  fg_policy *policy;
+  fg_host_map *map;
+  fg_engine *engine;
+  fg_curl *curl;
+} client;
+
+/* What a run did, seen by its hooks. */
+typedef struct seen {
+  char url[128];
+  uint32_t action[16], route[16], kind[16], wait_ms[16], count;
+  char shown[512];
+  uint32_t clears, saw;
+  int refuse_build, has_cache, cancel_on_token;
+  fg_curl *curl;
+} seen;
+
+static fg_policy *load_card(int main_port) {
+  char text[8192];
+  fg_mem mem = fg_host_mem();
+  char fingerprint[80] = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+  fg_policy *p = NULL;
+  for (int round = 0; round < 2; round++) { /* the second time with the fingerprint the first one asks for */
+    fg_error err;
+    memset(&err, 0, sizeof err);
+    err.size = (uint32_t)sizeof err;
+    (void)snprintf(text, sizeof text, card_text, main_port, port, fingerprint);
+    fg_policy_free(p, &mem);
+    p = NULL;
+    if (fg_card_load(text, strlen(text), &mem, &p, &err) != FG_OK) {
+      printf("card: %s: %s (line %u)\n", err.path, err.message, err.line);
+      exit(1);
+    }
+    uint32_t barred = 0;
+    fg_str f = {NULL, 0, 0};
+    FG_EQ(fg_policy_contract(p, 1, fg_policy_find(p, FG_FIND_ROUTE, "backup", 6), &barred, &f), FG_OK);
+    (void)snprintf(fingerprint, sizeof fingerprint, "%.*s", (int)f.len, f.ptr);
+  }
+  return p;
+}
+
+static client client_new(int main_port) {
+  client c;
+  memset(&c, 0, sizeof c);
+  int64_t now = fg_host_now_ms();
+  c.policy = load_card(main_port);
+  FG_EQ(fg_host_map_open(NULL, NULL, 0, now, &c.map, NULL), FG_OK);
+  uint64_t bytes = fg_engine_bytes(c.policy);
+  void *mem = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  FG_EQ(fg_engine_init(mem, bytes, c.policy, fg_host_map_region(c.map), (uint32_t)fg_host_map_slot(c.map, now), 7, now, &c.engine, NULL), FG_OK);
+  FG_EQ(fg_engine_clock(c.engine, fg_host_unix_ms(), now), FG_OK);
+  c.curl = fg_curl_new();
+  return c;
+}
+
+static uint32_t in_flight(const client *c) {
+  uint32_t n = 0;
+  for (uint32_t route = 1; route <= 2; route++) {
+    fg_route_view v;
+    memset(&v, 0, sizeof v);
+    v.size = (uint32_t)sizeof v;
+    FG_EQ(fg_engine_route(c->engine, route, fg_host_now_ms(), &v), FG_OK);
+    n += v.in_flight + v.retries;
+  }
+  return n;
+}
+
+static void client_free(client *c) {
+  fg_mem mem = fg_host_mem();
+  FG_EQ(in_flight(c), 0);
+  fg_curl_free(c->curl);
+  free(c->engine);
+  fg_host_map_close(c->map);
+  fg_policy_free(c->policy, &mem);
+}
+
+static int32_t build(void *ctx, const fg_decision *d, const fg_route_info *route, fg_curl_request *out) {
+  seen *s = ctx;
+  static const char *const headers[] = {"Authorization: Bearer none", "X-Request-Id: 1", NULL};
+  (void)d;
+  if (s->refuse_build) {
+    return 1;
+  }
+  (void)snprintf(s->url, sizeof s->url, "%.*s", (int)route->base_url.len, route->base_url.ptr);
+  out->url = s->url;
+  out->headers = headers;
+  out->body = "{\"model\":\"m\",\"stream\":true}";
+  out->body_len = strlen(out->body);
+  return 0;
+}
+
+static void on_chunk(void *ctx, uint32_t saw, const char *bytes, uint32_t len) {
+  seen *s = ctx;
+  (void)bytes;
+  (void)len;
+  s->saw |= saw;
+  if ((saw & FG_SAW_TOKEN) != 0 && s->cancel_on_token) {
+    fg_curl_cancel(s->curl);
+  }
+}
+
+static int32_t on_cached(void *ctx, uint32_t max_age_s, fg_str *out) {
+  seen *s = ctx;
+  FG_EQ(max_age_s, 60);
+  out->ptr = "stored";
+  out->len = 6;
+  return s->has_cache;
+}
+
+static void on_decided(void *ctx, const fg_decision *d, int64_t now_ms) {
+  seen *s = ctx;
+  FG_CHECK(now_ms > 0);
+  if (s->count < 16) {
+    s->action[s->count] = d->action;
+    s->route[s->count] = d->route;
+    s->kind[s->count] = d->kind;
+    if (getenv("FG_VERBOSE") != NULL) {
+      printf("  %s route %u kind %s reason %s detail %s wait %u wake %u\n", fg_name(FG_TABLE_ACTION, d->action), d->route,
+             fg_name(FG_TABLE_KIND, d->kind), fg_name(FG_TABLE_REASON, d->reason), fg_name(FG_TABLE_REASON, d->detail), d->wait_ms, d->wake_ms);
+      for (uint32_t i = 0; i < d->rejected_count; i++) {
+        printf("    not %u: %s\n", d->rejected[i] & 0xffff, fg_name(FG_TABLE_REASON, d->rejected[i] >> 16));
+      }
+    }
+    s->wait_ms[s->count] = d->wait_ms;
+    s->count++;
+  }
+}
+
+static int happened(const seen *s, uint32_t action, uint32_t kind) {
+  for (uint32_t i = 0; i < s->count; i++) {
+    if (s->action[i] == action && (kind == 0 || s->kind[i] == kind)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static void script_set(const char *main_words, const char *backup_words) {
+  (void)pthread_mutex_lock(&script_lock);
+  (void)snprintf(scripts[0].words, sizeof scripts[0].words, "%s", main_words);
+  (void)snprintf(scripts[1].words, sizeof scripts[1].words, "%s", backup_words);
+  (void)pthread_mutex_unlock(&script_lock);
+  atomic_store(&scripts[0].requests, 0);
+  atomic_store(&scripts[1].requests, 0);
+}
+
+static fg_curl_result run_with(client *c, seen *s, uint32_t stream) {
+  static fg_call call;
+  fg_request q;
+  memset(&q, 0, sizeof q);
+  q.size = (uint32_t)sizeof q;
+  q.workflow.ptr = "w";
+  q.workflow.len = 1;
+  q.prompt_tokens = 9;
+  q.max_output_tokens = 50;
+  q.stream = stream;
+  q.unable = FG_UNABLE_EDIT | FG_UNABLE_RESUME;
+  fg_curl_job job;
+  memset(&job, 0, sizeof job);
+  memset(&call, 0, sizeof call);
+  s->curl = c->curl;
+  job.engine = c->engine;
+  job.policy = c->policy;
+  job.call = &call;
+  job.request = &q;
+  job.ctx = s;
+  job.build = build;
+  job.chunk = on_chunk;
+  job.cached = on_cached;
+  job.decided = on_decided;
+  fg_curl_result r;
+  FG_EQ(fg_curl_run(c->curl, &job, &r), FG_OK);
+  FG_EQ(in_flight(c), 0);
+  return r;
+}
+
+static fg_curl_result run_script(client *c, seen *s, const char *main_words, const char *backup_words) {
+  memset(s, 0, sizeof *s);
+  script_set(main_words, backup_words);
+  return run_with(c, s, FG_STREAM_YES);
+}
+
+static int requests(int which) {
+  return atomic_load(&scripts[which].requests);
+}
+
+static void expect_hello(const fg_curl_result *r) {
+  FG_EQ(r->decision.action, FG_ACTION_ACCEPT);
+  FG_EQ(r->status, 200);
+  FG_CHECK(r->body != NULL && strstr(r->body, "Hello") != NULL && strlen(r->body) == r->body_len && !r->truncated);
+  FG_EQ(r->answer.finish, FG_FINISH_STOP);
+  FG_EQ(r->answer.prompt_tokens, 9);
+  FG_EQ(r->answer.output_tokens, 2);
+}
+
+static void test_good(client *c) {
+  seen s;
+  fg_curl_result r = run_script(c, &s, "good", "good");
+  expect_hello(&r);
+  FG_EQ(r.sent, 1);
+  FG_EQ(requests(0), 1);
+  FG_CHECK((s.saw & FG_SAW_TOKEN) != 0 && (s.saw & FG_SAW_TERMINAL) != 0);
+  fg_curl_result_free(&r);
+  memset(&s, 0, sizeof s);
+  script_set("whole", "good");
+  r = run_with(c, &s, FG_STREAM_NO);
+  expect_hello(&r);
+  fg_curl_result_free(&r);
+  int64_t start = fg_host_now_ms();
+  r = run_script(c, &s, "open-end", "good"); /* the stream is over, whatever the connection does */
+  expect_hello(&r);
+  FG_CHECK(fg_host_now_ms() - start < 4000);
+  fg_curl_result_free(&r);
+}
+
+static void test_error_answers(client *c) {
+  seen s;
+  int64_t start = fg_host_now_ms();
+  fg_curl_result r = run_script(c, &s, "429 good", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_RETRY, FG_KIND_RATE_LIMITED));
+  FG_CHECK(fg_host_now_ms() - start >= 600);
+  FG_EQ(requests(0), 2);
+  FG_EQ(requests(1), 0);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "503 good", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_RETRY, FG_KIND_UNAVAILABLE));
+  FG_EQ(requests(0), 2);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "503", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_FALLBACK, 0));
+  FG_EQ(requests(0), 2);
+  FG_EQ(requests(1), 1);
+  FG_EQ(r.decision.label, 1);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "401", "good");
+  FG_EQ(r.decision.action, FG_ACTION_FAIL_CLOSED);
+  FG_EQ(r.decision.kind, FG_KIND_BAD_KEY);
+  FG_EQ(r.status, 401);
+  FG_CHECK(r.body != NULL && strstr(r.body, "Incorrect") != NULL);
+  FG_EQ(requests(0), 1);
+  FG_EQ(requests(1), 0);
+  fg_curl_result_free(&r);
+}
+
+static void test_big_answers(void) {
+  client c = client_new(port); /* the last one's key is latched by now */
+  seen s;
+  fg_curl_result r = run_script(&c, &s, "headers good", "good");
+  expect_hello(&r);
+  FG_EQ(requests(0), 2);
+  fg_curl_result_free(&r);
+  r = run_script(&c, &s, "huge", "good");
+  FG_EQ(r.status, 401);
+  FG_EQ(r.body_len, FG_CURL_BODY_MAX);
+  FG_EQ(r.truncated, 1);
+  fg_curl_result_free(&r);
+  client_free(&c);
+}
+
+static void test_cuts(client *c) {
+  seen s;
+  fg_curl_result r = run_script(c, &s, "cut", "good"); /* after visible text: never spliced */
+  FG_EQ(r.decision.action, FG_ACTION_FAIL_CLOSED);
+  FG_EQ(r.decision.reason, FG_REASON_PARTIAL_OUTPUT);
+  FG_EQ(requests(0) + requests(1), 1);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "cut-unseen", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_FALLBACK, FG_KIND_STREAM_CUT));
+  FG_EQ(requests(0), 1);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "error-event", "good");
+  expect_hello(&r);
+  FG_EQ(happened(&s, FG_ACTION_ACCEPT, 0), 1);
+  FG_CHECK(requests(0) + requests(1) >= 2);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "stall", "good");
+  FG_EQ(r.decision.reason, FG_REASON_PARTIAL_OUTPUT);
+  FG_EQ(r.decision.kind, FG_KIND_IDLE_TIMEOUT);
+  FG_EQ(requests(0) + requests(1), 1);
+  fg_curl_result_free(&r);
+}
+
+static void test_silence(client *c) {
+  seen s;
+  int64_t start = fg_host_now_ms();
+  fg_curl_result r = run_script(c, &s, "silent", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_FALLBACK, FG_KIND_FIRST_TOKEN_TIMEOUT));
+  FG_CHECK(fg_host_now_ms() - start >= 1100 && fg_host_now_ms() - start < 4000);
+  FG_EQ(requests(0), 1);
+  FG_EQ(requests(1), 1);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "reset", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_FALLBACK, FG_KIND_RESET));
+  FG_EQ(requests(0), 1);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "close", "good");
+  expect_hello(&r);
+  FG_EQ(requests(0), 1); /* sent: not again on the same route */
+  fg_curl_result_free(&r);
+}
+
+/* libcurl would send the request again by itself when a kept connection dies unanswered. */
+static void test_kept_connection(void) {
+  client c = client_new(port);
+  seen s;
+  fg_curl_result r = run_script(&c, &s, "good-then-drop", "good");
+  expect_hello(&r);
+  fg_curl_result_free(&r);
+  r = run_script(&c, &s, "good-then-drop", "good");
+  expect_hello(&r);
+  FG_EQ(requests(0), 1);
+  FG_EQ(requests(1), 1);
+  FG_EQ(r.sent, 2);
+  fg_curl_result_free(&r);
+  client_free(&c);
+}
+
+static void test_refused(void) {
+  client c = client_new(dead_port);
+  seen s;
+  fg_curl_result r = run_script(&c, &s, "good", "good");
+  expect_hello(&r);
+  FG_CHECK(happened(&s, FG_ACTION_RETRY, FG_KIND_CONNECT_FAILED)); /* never sent: free to try again */
+  FG_CHECK(happened(&s, FG_ACTION_FALLBACK, FG_KIND_CONNECT_FAILED));
+  FG_EQ(requests(0), 0);
+  FG_EQ(requests(1), 1);
+  FG_EQ(r.sent, 1);
+  fg_curl_result_free(&r);
+  client_free(&c);
+}
+
+static void test_degraded(client *c) {
+  seen s;
+  memset(&s, 0, sizeof s);
+  script_set("503", "503");
+  fg_curl_result r = run_with(c, &s, FG_STREAM_YES); /* nothing stored: the preset text */
+  FG_EQ(r.decision.action, FG_ACTION_DEGRADE);
+  FG_EQ(r.decision.ladder_step, FG_STEP_PRESET);
+  FG_EQ_STR(r.body, "Please try again soon.");
+  fg_curl_result_free(&r);
+  memset(&s, 0, sizeof s);
+  s.has_cache = 1;
+  r = run_with(c, &s, FG_STREAM_YES);
+  FG_EQ(r.decision.ladder_step, FG_STEP_CACHED);
+  FG_EQ_STR(r.body, "stored");
+  fg_curl_result_free(&r);
+}
+
+static void *cancel_later(void *arg) {
+  (void)poll(NULL, 0, 100);
+  fg_curl_cancel(arg);
+  return NULL;
+}
+
+static void test_cancel(client *c) {
+  seen s;
+  pthread_t t;
+  int64_t start = fg_host_now_ms();
+  FG_EQ(pthread_create(&t, NULL, cancel_later, c->curl), 0);
+  fg_curl_result r = run_script(c, &s, "silent", "good"); /* while it waits for an answer */
+  (void)pthread_join(t, NULL);
+  FG_EQ(r.decision.action, FG_ACTION_FAIL_CLOSED);
+  FG_EQ(r.decision.reason, FG_REASON_CLIENT_GONE);
+  FG_CHECK(fg_host_now_ms() - start < 1100);
+  FG_EQ(requests(1), 0);
+  fg_curl_result_free(&r);
+  FG_EQ(pthread_create(&t, NULL, cancel_later, c->curl), 0);
+  start = fg_host_now_ms();
+  r = run_script(c, &s, "429", "429"); /* while it sleeps */
+  (void)pthread_join(t, NULL);
+  FG_EQ(r.decision.reason, FG_REASON_CLIENT_GONE);
+  FG_EQ(requests(0), 1);
+  FG_CHECK(fg_host_now_ms() - start < 580);
+  fg_curl_result_free(&r);
+  memset(&s, 0, sizeof s);
+  s.cancel_on_token = 1;
+  script_set("stall", "good");
+  r = run_with(c, &s, FG_STREAM_YES); /* from a hook, mid-stream */
+  FG_EQ(r.decision.reason, FG_REASON_CLIENT_GONE);
+  fg_curl_result_free(&r);
+  memset(&s, 0, sizeof s);
+  s.refuse_build = 1;
+  r = run_with(c, &s, FG_STREAM_YES);
+  FG_EQ(r.decision.action, FG_ACTION_FAIL_CLOSED);
+  FG_EQ(r.sent, 0);
+  fg_curl_result_free(&r);
+  r = run_script(c, &s, "good", "good"); /* and the next one runs */
+  expect_hello(&r);
+  fg_curl_result_free(&r);
+}
+
+static void test_wrong_use(client *c) {
+  fg_curl_result r;
+  FG_EQ(fg_curl_run(c->curl, NULL, &r), FG_ERR_ARG);
+  FG_EQ(r.decision.action, FG_ACTION_FAIL_CLOSED);
+  FG_EQ(fg_curl_run(c->curl, NULL, NULL), FG_ERR_ARG);
+  fg_curl_result_free(&r);
+  fg_curl_result_free(NULL);
+  fg_curl_free(NULL);
+}
+
+/* ------------------------------------------------- evidence of one handle */
+
+static size_t discard(char *bytes, size_t size, size_t count, void *arg) {
+  (void)bytes;
+  (void)arg;
+  return size * count;
+}
+
+static fg_evidence perform(const char *url, const char *proxy, int32_t *code) {
+  static char error[CURL_ERROR_SIZE];
+  CURL *easy = curl_easy_init();
+  error[0] = 0;
+  (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+  (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, error);
+  (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, discard);
+  (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, 300L);
+  (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, "{}");
+  (void)curl_easy_setopt(easy, CURLOPT_PROXY, proxy != NULL ? proxy : "");
+  CURLcode rc = curl_easy_perform(easy);
+  fg_evidence v;
+  memset(&v, 0, sizeof v);
+  v.size = (uint32_t)sizeof v;
+  fg_curl_evidence(easy, rc, error, 2, &v);
+  *code = v.code;
+  curl_easy_cleanup(easy);
+  return v;
+}
+
+static void expect_phase(const char *scheme, int at, const char *words, const char *proxy, uint32_t phase, int32_t code) {
+  char url[96];
+  int32_t got = 0;
+  (void)snprintf(url, sizeof url, "%s://127.0.0.1:%d/main", scheme, at);
+  script_set(words, "good");
+  fg_evidence v = perform(url, proxy, &got);
+  if (!FG_EQ(v.phase, phase)) {
+    printf("  %s %s: %.*s\n", url, words, (int)v.message.len, v.message.ptr);
+  }
+  FG_EQ(got, code);
+  FG_CHECK(code == 0 || (v.lib.len == 7 && v.kind.len > 6 && v.message.len > 0));
+}
+
+static void test_phases(void) {
+  char proxy[64];
+  expect_phase("http", dead_port, "good", NULL, FG_PHASE_CONNECT, CURLE_COULDNT_CONNECT);
+  expect_phase("gopher-x", port, "good", NULL, FG_PHASE_CONNECT, CURLE_UNSUPPORTED_PROTOCOL);
+  expect_phase("https", port, "good", NULL, FG_PHASE_TLS, CURLE_SSL_CONNECT_ERROR);
+  expect_phase("http", port, "silent", NULL, FG_PHASE_READ, CURLE_OPERATION_TIMEDOUT);
+  expect_phase("http", port, "close", NULL, FG_PHASE_READ, CURLE_GOT_NOTHING);
+  expect_phase("http", port, "reset", NULL, FG_PHASE_READ, CURLE_RECV_ERROR);
+  expect_phase("http", port, "503", NULL, FG_PHASE_RESPONSE, CURLE_OK);
+  expect_phase("http", port, "stall", NULL, FG_PHASE_STREAM, CURLE_OPERATION_TIMEDOUT);
+  (void)snprintf(proxy, sizeof proxy, "http://127.0.0.1:%d", port);
+  expect_phase("https", port, "good", proxy, FG_PHASE_CONNECT, CURLE_RECV_ERROR); /* 56, yet nothing was sent */
+  (void)snprintf(proxy, sizeof proxy, "http://127.0.0.1:%d", dead_port);
+  expect_phase("http", port, "good", proxy, FG_PHASE_CONNECT, CURLE_COULDNT_CONNECT);
+}
+
+int main(void) {
+  (void)signal(SIGPIPE, SIG_IGN);
+  pthread_t server;
+  start_server(&server);
+  client c = client_new(port);
+  test_phases();
+  test_good(&c);
+  test_cuts(&c);
+  test_silence(&c);
+  test_degraded(&c);
+  test_cancel(&c);
+  test_wrong_use(&c);
+  test_error_answers(&c);
+  test_big_answers();
+  test_kept_connection();
+  test_refused();
+  client_free(&c);
+  (void)shutdown(listener, SHUT_RDWR);
+  (void)pthread_join(server, NULL);
+  (void)close(listener);
+  for (int i = 0; i < 200 && atomic_load(&connections) > 0; i++) {
+    (void)poll(NULL, 0, 10);
+  }
+  FG_EQ(atomic_load(&connections), 0); /* every aborted transfer closed its connection */
+  return fg_test_end("curl");
+}
