@@ -1,19 +1,19 @@
 /* World B: two calls on one route, a breaker of two failures and one probe, a retry bucket of two. Every sequence of operations to a
- * depth (default 8; 10 is the full world). Usage: world_b [DEPTH].
+ * depth (default 8; 12 is the full world). Usage: world_b [DEPTH [BUCKET]].
  *
  * The oracle's laws, from its own books of sends and results:
  *   no send through an open breaker; never more than one probe; no more retries than the bucket holds, by an upper bound of its
  *   balance; never two retries in flight; nothing in flight when both calls are over; every call ends; same state, same bytes. */
 #include "world.h"
 
-enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, CAP = 2000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 60, MAX_DEPTH = 14 };
+enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 60, MAX_DEPTH = 14 };
 
-static const char CARD[] =
-    "{\"version\":1,\"retry_bucket\":{\"start\":2,\"cap\":2},\"backoff\":{\"base_ms\":1000},"
-    "\"breaker\":{\"consecutive\":2,\"min_calls\":1000,\"successes\":2,\"stall\":false},"
-    "\"routes\":{\"p\":{\"provider\":\"openai\",\"model\":\"m\",\"account\":\"one\"}},"
-    "\"workflows\":{\"w\":{\"routes\":[\"p\"],\"hold_ms\":0,\"timeouts\":{\"first_token_ms\":15000,\"total_ms\":15000},\"budget\":{"
-    "\"total_attempts\":4,\"per_class\":{\"server\":3,\"silent\":3},\"elapsed_ms\":600000,\"extra_tokens\":100000}}}}";
+#define CARD /* %u: tokens the bucket starts with and holds */ \
+    "{\"version\":1,\"retry_bucket\":{\"start\":%u,\"cap\":%u},\"backoff\":{\"base_ms\":1000}," \
+    "\"breaker\":{\"consecutive\":2,\"min_calls\":1000,\"successes\":2,\"stall\":false}," \
+    "\"routes\":{\"p\":{\"provider\":\"openai\",\"model\":\"m\",\"account\":\"one\"}}," \
+    "\"workflows\":{\"w\":{\"routes\":[\"p\"],\"hold_ms\":0,\"timeouts\":{\"first_token_ms\":15000,\"total_ms\":15000},\"budget\":{" \
+    "\"total_attempts\":4,\"per_class\":{\"server\":3,\"silent\":3},\"elapsed_ms\":600000,\"extra_tokens\":100000}}}}"
 
 enum op { BEGIN, GOOD, BAD, CANCEL, SILENCE, PER_CALL, JUMP = 2 * PER_CALL, OPS };
 static const char *const NAME[PER_CALL] = {"begin", "good", "bad", "cancel", "silence"};
@@ -39,6 +39,7 @@ static uint8_t path[MAX_DEPTH];
 static uint8_t *saved[MAX_DEPTH + 1];
 static uint8_t *twice;
 static uint32_t depth_max = 8;
+static int64_t cap = 2000; /* of the bucket, milli-tokens */
 
 static void violation(uint32_t depth, const char *law) {
   uint32_t i;
@@ -58,7 +59,7 @@ static void violation(uint32_t depth, const char *law) {
 /* Upper bound of the bucket: the trickle counted up to the last started millisecond. */
 static void trickle(books *b, int64_t now) {
   b->bucket += ((now - b->bucket_at) * 1000 + 59999) / 60000;
-  b->bucket = b->bucket > CAP ? CAP : b->bucket;
+  b->bucket = b->bucket > cap ? cap : b->bucket;
   b->bucket_at = now;
 }
 
@@ -157,7 +158,7 @@ static void on_decision(node *n, uint32_t i, uint32_t depth) {
     b->bucket -= RETRY;
     c->wants_retry = 1;
   } else if (is_over(n, i) && c->wants_retry) {
-    b->bucket = b->bucket + RETRY > CAP ? CAP : b->bucket + RETRY;
+    b->bucket = b->bucket + RETRY > cap ? cap : b->bucket + RETRY;
     c->wants_retry = 0;
   }
 }
@@ -242,7 +243,7 @@ static void act(node *n, uint32_t op, uint32_t depth) {
     a.flags = FG_ANSWER_OUTPUT_KNOWN;
     (void)fg_call_success(W.engine, &n->call[i], 0, &a, n->now, &n->d[i]);
     trickle(&n->b, n->now);
-    n->b.bucket = n->b.bucket + CREDIT > CAP ? CAP : n->b.bucket + CREDIT;
+    n->b.bucket = n->b.bucket + CREDIT > cap ? cap : n->b.bucket + CREDIT;
     on_result(n, i, 1);
     return;
   case BAD:
@@ -332,17 +333,23 @@ static void walk(const node *from, uint32_t depth) {
 
 int main(int argc, char **argv) {
   static node n;
-  uint32_t i;
+  char card[2048];
+  uint32_t i, bucket = 2;
+  if (argc > 2) {
+    bucket = (uint32_t)strtoul(argv[2], NULL, 10);
+  }
   if (argc > 1) {
     depth_max = (uint32_t)strtoul(argv[1], NULL, 10);
   }
-  if (depth_max == 0 || depth_max > MAX_DEPTH - 1) {
-    fprintf(stderr, "usage: world_b [DEPTH 1..%d]\n", MAX_DEPTH - 1);
+  if (depth_max == 0 || depth_max > MAX_DEPTH - 1 || bucket == 0 || bucket > 9) {
+    fprintf(stderr, "usage: world_b [DEPTH 1..%d [BUCKET 1..9]]\n", MAX_DEPTH - 1);
     return 2;
   }
-  world_open(&W, CARD, 2);
+  snprintf(card, sizeof card, CARD, bucket, bucket);
+  world_open(&W, card, 2);
   n.now = W.now;
-  n.b.bucket = CAP;
+  cap = (int64_t)bucket * 1000;
+  n.b.bucket = cap;
   n.b.bucket_at = n.now;
   for (i = 0; i <= depth_max; i++) {
     saved[i] = malloc(W.bytes);

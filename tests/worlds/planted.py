@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""A world that cannot fail proves nothing: each planted bug must be found.
+
+Builds the core once, then plants one bug at a time (one or more edits), builds
+what it changes and expects the world to see a violation.
+Usage: planted.py [SOURCE_ROOT]
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+COMMIT, CONTRACT, BUDGET = "core/src/fg_gate_commit.c", "core/src/fg_gate_contract.c", "core/src/fg_gate_budget.c"
+
+# world, its arguments, what it breaks, [(file, what stands there, what is planted)]
+BUGS = [
+    ("world_a", "6", "a committed effect is replayed", [(COMMIT, "if (f->effect == FG_EFFECT_COMMITTED) {", "if (0) {")]),
+    ("world_a", "6", "an unknown effect is replayed", [(COMMIT, "if (f->effect == FG_EFFECT_UNKNOWN) {", "if (0) {")]),
+    ("world_a", "6", "visible text is sent again", [(COMMIT, "if (f->shown == FG_SHOWN_VISIBLE) {", "if (0) {")]),
+    ("world_a", "6", "an unapproved route is used", [(CONTRACT, "if (c->barred != FG_REASON_NONE) {", "if (0) {")]),
+    ("world_a", "8", "attempts are not bounded", [(BUDGET, "if (f->attempts_left == 0) {", "if (0) {")]),
+    # Three places keep a server's wait, so that one mistake does not break it.
+    ("world_a", "6", "a server's wait is cut short", [
+        ("core/src/fg_backoff.c", "return fg_add32(hint_ms, ", "return fg_add32(hint_ms / 2, "),
+        ("core/src/fg_call_failed.c", "fg_health_told_to_wait(&ask, f->scope, f->retry_after_ms, t);", ";"),
+        ("core/src/fg_health.c", "fg_health_told_to_wait(ask, o->scope, o->hint_ms, t);", ";"),
+    ]),
+    ("world_b", "8 1", "retries are not paid for", [
+        ("core/src/fg_call.c", "if (!fg_bucket_pay(&failed.route->retry, &e->bucket, price - s->paid_milli, t)) {", "if (0) {")]),
+    ("world_b", "9", "more than one probe", [("core/src/fg_breaker.c", "limit7(c->probes)", "7")]),
+    ("world_b", "7", "a gauge is leaked", [
+        ("core/src/fg_witness.c", "(up ? fg_gauge_add : fg_gauge_sub)(&a->gauge[slot], g);", "if (up) {\n      fg_gauge_add(&a->gauge[slot], g);\n    }")]),
+]
+
+
+class Tree:
+    def __init__(self, root: pathlib.Path, work: pathlib.Path) -> None:
+        self.root, self.work = root, work
+        self.cc = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-w"]
+        self.cc += [f"-I{root / sub}" for sub in ("core/include", "core/card", "core/src")]
+        out = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson"], capture_output=True, text=True, check=True)
+        self.libs = [*out.stdout.split(), "-lm"]
+        self.objects: dict[str, pathlib.Path] = {}
+        files = (root / "core/SOURCES").read_text().split() + [f"tests/worlds/{w}.c" for w in ("world_a", "world_b")]
+        for file in files:
+            self.objects[file] = self.compile(root / file, file)
+
+    def compile(self, source: pathlib.Path, name: str) -> pathlib.Path:
+        out = self.work / (name.replace("/", "_") + ".o")
+        subprocess.run([*self.cc, f"-I{(self.root / name).parent}", "-c", str(source), "-o", str(out)], check=True)
+        return out
+
+    def run(self, world: str, args: str, edits: list[tuple[str, str, str]]) -> bool | str:
+        """True when the world saw a violation; a text when the bug could not be planted."""
+        objects = dict(self.objects)
+        for file, old, new in edits:
+            text = (self.root / file).read_text()
+            if old not in text:
+                return f"{file} no longer has {old!r}"
+            changed = self.work / "planted" / pathlib.Path(file).name
+            changed.parent.mkdir(exist_ok=True)
+            changed.write_text(text.replace(old, new))
+            out = self.work / "planted" / (pathlib.Path(file).name + ".o")
+            subprocess.run([*self.cc, "-c", str(changed), "-o", str(out)], check=True)
+            objects[file] = out
+        link = [str(o) for f, o in objects.items() if not f.startswith("tests/") or f.endswith(f"{world}.c")]
+        exe = self.work / world
+        subprocess.run([*self.cc, *link, *self.libs, "-o", str(exe)], check=True)
+        return subprocess.run([exe, *args.split()], capture_output=True, timeout=600, check=False).returncode != 0
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    failed = 0
+    with tempfile.TemporaryDirectory() as tmp:
+        tree = Tree(root, pathlib.Path(tmp))
+        for world, args, what, edits in BUGS:
+            found = tree.run(world, args, edits)
+            failed += found is not True
+            print(f"{'found' if found is True else 'MISSED'}: {what} ({world}){'' if isinstance(found, bool) else ': ' + found}", flush=True)
+    print(f"{len(BUGS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
