@@ -87,7 +87,6 @@ void fg_call_fill(const fg_engine *e, fg_call_state *s, int64_t t, fg_decision *
 
 void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, uint32_t wait_ms, int64_t t, fg_clocks *out) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
-  const fg_policy_route *r = fg_route_of(e, s, place);
   uint32_t i, left = fg_elapsed_left(e, s, t), spare = 0;
   fg_health_ask ask;
   for (i = 1; i < w->standin_count && left != UINT32_MAX; i++) { /* could a stand-in still serve after this one? then leave it time */
@@ -103,7 +102,7 @@ void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, 
   if (left != UINT32_MAX) {
     left = fg_sub32(left, wait_ms);
   }
-  fg_clocks_of(w, r, s, fg_ask_of(e, s, place, t, &ask) ? ask.route : NULL, left, spare, out);
+  fg_clocks_of(w, s, fg_ask_of(e, s, place, t, &ask) ? ask.route : NULL, left, spare, out);
 }
 
 void fg_call_show_clocks(const fg_clocks *k, fg_decision *out) {

@@ -65,7 +65,7 @@ static uint32_t total_of(const fg_policy_workflow *w, const fg_call_state *s, fg
 }
 
 /* 2 x q99 leaves room above the stall evidence (1.5 x q99), which looks at the route and not at the attempt. */
-static uint32_t first_token_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t total_ms) {
+static uint32_t first_token_of(const fg_policy_workflow *w, const fg_call_state *s, fg_quantile q99, uint32_t total_ms) {
   const uint32_t prior = (s->features & FG_FEATURE_REASONING) ? REASONING_MS : FIRST_TOKEN_MS;
   if (w->first_token_ms != 0) {
     return w->first_token_ms;
@@ -73,33 +73,19 @@ static uint32_t first_token_of(const fg_policy_workflow *w, const fg_call_state 
   if (not_streamed(s)) {
     return total_ms;
   }
-  if (rec != NULL) {
-    const fg_quantile q = fg_learn_quantile(&rec->learn[fg_learn_kind(s)], s->prompt_tokens, 990000);
-    if (q.samples >= FG_STALL_SAMPLES) {
-      return fg_min32(fg_max32(fg_mul32(q.ms, 2), FIRST_TOKEN_FLOOR_MS), prior);
-    }
-  }
-  return prior;
+  return q99.samples >= FG_STALL_SAMPLES ? fg_min32(fg_max32(fg_mul32(q99.ms, 2), FIRST_TOKEN_FLOOR_MS), prior) : prior;
 }
 
-static uint32_t stall_of(const fg_call_state *s, fg_route_rec *rec, uint32_t prior_ms, uint32_t limit_ms) {
-  const uint32_t kind = fg_learn_kind(s);
-  fg_quantile q = {0, 0};
-  if (rec != NULL) {
-    q = fg_learn_quantile(&rec->learn[kind], s->prompt_tokens, 990000);
-  }
-  return fg_min32(fg_stall_after_ms(q.ms, q.samples, kind != FG_LEARN_STREAM, prior_ms), limit_ms);
-}
-
-void fg_clocks_of(const fg_policy_workflow *w, const fg_policy_route *r, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms,
-                  uint32_t spare_ms, fg_clocks *out) {
+void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms, uint32_t spare_ms, fg_clocks *out) {
   const int whole = fg_answer_is_whole(s);
-  (void)r;
+  const uint32_t kind = fg_learn_kind(s);
+  const fg_quantile none = {0, 0};
+  const fg_quantile q99 = rec != NULL ? fg_learn_quantile(&rec->learn[kind], s->prompt_tokens, 990000) : none;
   out->connect_ms = w->connect_ms;
   out->idle_ms = w->idle_ms;
   out->progress_ms = (s->features & FG_FEATURE_REASONING) ? fg_max32(w->progress_ms, REASONING_MS) : w->progress_ms;
   out->total_ms = total_of(w, s, rec);
-  out->first_token_ms = first_token_of(w, s, rec, out->total_ms);
+  out->first_token_ms = first_token_of(w, s, q99, out->total_ms);
   if (left_ms != UINT32_MAX) {
     uint32_t first = left_ms;
     if (spare_ms != 0) { /* leave a stand-in the time to answer, but keep at least half */
@@ -118,5 +104,6 @@ void fg_clocks_of(const fg_policy_workflow *w, const fg_policy_route *r, const f
       out->first_token_ms = out->total_ms;
     }
   }
-  out->stall_ms = stall_of(s, rec, first_token_of(w, s, NULL, total_of(w, s, NULL)), out->total_ms);
+  out->stall_ms = fg_stall_after_ms(q99.ms, q99.samples, kind != FG_LEARN_STREAM, first_token_of(w, s, none, total_of(w, s, NULL)));
+  out->stall_ms = fg_min32(out->stall_ms, out->total_ms);
 }

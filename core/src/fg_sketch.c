@@ -31,24 +31,32 @@ static uint32_t lanes(uint64_t v) { /* sum of the four counters of a word */
 }
 
 uint32_t fg_sketch_count(const fg_word *w, uint32_t n) {
-  uint32_t sum = 0;
+  const uint64_t even = UINT64_C(0x0000ffff0000ffff);
+  uint64_t sum = 0; /* two 32-bit lanes: n words of u16 cannot overflow them below 32,768 words */
   for (uint32_t i = 0; i < n; i++) {
-    sum += lanes(fg_load_relaxed(&w[i]));
+    const uint64_t v = fg_load_relaxed(&w[i]);
+    sum += (v & even) + ((v >> 16) & even);
   }
-  return sum;
+  return (uint32_t)sum + (uint32_t)(sum >> 32);
 }
 
-uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
-  uint32_t count = fg_sketch_count(w, n);
-  if (count == 0) {
-    return UINT32_MAX;
-  }
+/* The cell of rank ceil(q x count), count > 0. */
+static uint32_t cell_of(const fg_word *w, uint32_t n, uint32_t count, uint32_t q_ppm) {
   uint64_t rank = fg_max64(fg_mul_div_ceil(count, fg_min32(q_ppm, FG_PPM), FG_PPM), 1);
   uint64_t seen = 0;
   uint32_t last = 0; /* counters may shrink while we read: then the last cell that holds anything */
   for (uint32_t i = 0; i < n; i++) {
-    uint64_t v = fg_load_relaxed(&w[i]);
-    for (uint32_t lane = 0; v != 0 && lane < 4; lane++) {
+    const uint64_t v = fg_load_relaxed(&w[i]);
+    const uint32_t here = lanes(v);
+    if (here == 0) {
+      continue;
+    }
+    if (seen + here < rank) {
+      seen += here;
+      last = 4 * i + 3;
+      continue;
+    }
+    for (uint32_t lane = 0; lane < 4; lane++) {
       uint64_t c = fg_bits(v, 16 * lane, 16);
       if (c > 0) {
         last = 4 * i + lane;
@@ -60,6 +68,11 @@ uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
     }
   }
   return last;
+}
+
+uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
+  const uint32_t count = fg_sketch_count(w, n);
+  return count == 0 ? UINT32_MAX : cell_of(w, n, count, q_ppm);
 }
 
 void fg_sketch_halve(fg_word *w, uint32_t n) {
@@ -124,7 +137,8 @@ uint32_t fg_learn_predict(const fg_learn *l, uint32_t prompt_tokens) {
   if (sum == 0) {
     return 0;
   }
-  int64_t mean_x = sum_x / sum, mean_y = sum_y / sum, sxx = 0, sxy = 0;
+  int64_t mean_x = sum_x / sum, mean_y = sum_y / sum, sxy = 0;
+  int64_t sxx = sum * (mean_x / 4) * (mean_x / 4); /* prompts of nearly one size say little about the slope */
   for (uint32_t i = 0; i < used; i++) {
     sxx += weight[i] * (x[i] - mean_x) * (x[i] - mean_x); /* below 2^59 */
     sxy += weight[i] * (x[i] - mean_x) * (y[i] - mean_y); /* below 2^60 */
@@ -166,15 +180,13 @@ void fg_learn_record(fg_learn *l, uint32_t prompt_tokens, uint32_t actual_ms) {
 uint32_t fg_learn_samples(const fg_learn *l) { return fg_sketch_count(l->ratio, FG_RATIO_WORDS); }
 
 fg_quantile fg_learn_quantile(fg_learn *l, uint32_t prompt_tokens, uint32_t q_ppm) {
-  fg_quantile q = {0, fg_learn_samples(l)};
+  fg_quantile q = {0, fg_load_relaxed(&l->seen) != 0 ? fg_learn_samples(l) : 0};
   uint32_t predicted = q.samples > 0 ? fg_learn_predict(l, prompt_tokens) : 0;
   if (predicted == 0) {
     return q;
   }
-  uint32_t cell = fg_sketch_rank(l->ratio, FG_RATIO_WORDS, q_ppm);
-  if (cell != UINT32_MAX) {
-    q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
-  }
+  uint32_t cell = cell_of(l->ratio, FG_RATIO_WORDS, q.samples, q_ppm);
+  q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
   if (q.samples > FG_SKETCH_HALVE) {
     fg_sketch_halve(l->ratio, FG_RATIO_WORDS); /* two readers may both: harmless */
   }
