@@ -31,32 +31,24 @@ static uint32_t lanes(uint64_t v) { /* sum of the four counters of a word */
 }
 
 uint32_t fg_sketch_count(const fg_word *w, uint32_t n) {
-  const uint64_t even = UINT64_C(0x0000ffff0000ffff);
-  uint64_t sum = 0; /* two 32-bit lanes: n words of u16 cannot overflow them below 32,768 words */
+  uint32_t sum = 0;
   for (uint32_t i = 0; i < n; i++) {
-    const uint64_t v = fg_load_relaxed(&w[i]);
-    sum += (v & even) + ((v >> 16) & even);
+    sum += lanes(fg_load_relaxed(&w[i]));
   }
-  return (uint32_t)sum + (uint32_t)(sum >> 32);
+  return sum;
 }
 
-/* The cell of rank ceil(q x count), count > 0. */
-static uint32_t cell_of(const fg_word *w, uint32_t n, uint32_t count, uint32_t q_ppm) {
+uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
+  uint32_t count = fg_sketch_count(w, n);
+  if (count == 0) {
+    return UINT32_MAX;
+  }
   uint64_t rank = fg_max64(fg_mul_div_ceil(count, fg_min32(q_ppm, FG_PPM), FG_PPM), 1);
   uint64_t seen = 0;
   uint32_t last = 0; /* counters may shrink while we read: then the last cell that holds anything */
   for (uint32_t i = 0; i < n; i++) {
-    const uint64_t v = fg_load_relaxed(&w[i]);
-    const uint32_t here = lanes(v);
-    if (here == 0) {
-      continue;
-    }
-    if (seen + here < rank) {
-      seen += here;
-      last = 4 * i + 3;
-      continue;
-    }
-    for (uint32_t lane = 0; lane < 4; lane++) {
+    uint64_t v = fg_load_relaxed(&w[i]);
+    for (uint32_t lane = 0; v != 0 && lane < 4; lane++) {
       uint64_t c = fg_bits(v, 16 * lane, 16);
       if (c > 0) {
         last = 4 * i + lane;
@@ -68,11 +60,6 @@ static uint32_t cell_of(const fg_word *w, uint32_t n, uint32_t count, uint32_t q
     }
   }
   return last;
-}
-
-uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
-  const uint32_t count = fg_sketch_count(w, n);
-  return count == 0 ? UINT32_MAX : cell_of(w, n, count, q_ppm);
 }
 
 void fg_sketch_halve(fg_word *w, uint32_t n) {
@@ -116,32 +103,35 @@ static int64_t cap(uint64_t v, unsigned bits) { return (int64_t)fg_min64(v, (UIN
 
 uint32_t fg_learn_predict(const fg_learn *l, uint32_t prompt_tokens) {
   uint64_t now = fg_load_relaxed(&l->seen);
-  int64_t x[FG_FIT_BINS], y[FG_FIT_BINS], weight[FG_FIT_BINS], sum = 0, sum_x = 0, sum_y = 0;
+  int64_t x[FG_FIT_BINS], y[FG_FIT_BINS], weight[FG_FIT_BINS], least = INT64_MAX;
   uint32_t used = 0;
   for (uint32_t i = 0; i < FG_FIT_BINS; i++) {
-    uint64_t v = fg_load_relaxed(&l->fit[i]);
-    if (v == 0) {
+    bin b = unpack(fg_load_relaxed(&l->fit[i]));
+    if (b.n == 0) {
       continue;
     }
-    bin b = unpack(v);
     uint64_t age = (now - b.stamp) & ((1u << STAMP_BITS) - 1);
-    int64_t w = (int64_t)((uint64_t)(b.n << 8) * fg_exp2_neg_q32((age << 32) / HALF_LIFE) >> 32);
-    w = b.n > 0 ? fg_maxs(w, 1) : 0;
-    x[used] = b.tokens_q2;
-    y[used] = b.ms_q3;
-    weight[used++] = w;
-    sum += w;
-    sum_x += w * b.tokens_q2;
-    sum_y += w * b.ms_q3;
+    weight[used] = (int64_t)((uint64_t)(b.n << 12) * fg_exp2_neg_q32((age << 32) / HALF_LIFE) >> 32); /* at most 2^16 */
+    x[used] = b.tokens_q2 >> 2;
+    y[used] = fg_maxs(b.ms_q3, 8);
+    least = fg_mins(least, y[used++]);
   }
-  if (sum == 0) {
+  if (used == 0) {
     return 0;
   }
+  int64_t sum = 0, sum_x = 0, sum_y = 0;
+  for (uint32_t i = 0; i < used; i++) { /* times spread in proportion to their size: a bin weighs by 1 / ms^2 */
+    int64_t near_q16 = (least << 16) / y[i];
+    weight[i] = fg_maxs(weight[i] * (near_q16 * near_q16 >> 16) >> 16, 1);
+    sum += weight[i];
+    sum_x += weight[i] * x[i];
+    sum_y += weight[i] * y[i];
+  }
   int64_t mean_x = sum_x / sum, mean_y = sum_y / sum, sxy = 0;
-  int64_t sxx = sum * (mean_x / 4) * (mean_x / 4); /* prompts of nearly one size say little about the slope */
+  int64_t sxx = sum * (mean_x / 8) * (mean_x / 8); /* prompts of nearly one size say little about the slope */
   for (uint32_t i = 0; i < used; i++) {
     sxx += weight[i] * (x[i] - mean_x) * (x[i] - mean_x); /* below 2^59 */
-    sxy += weight[i] * (x[i] - mean_x) * (y[i] - mean_y); /* below 2^60 */
+    sxy += weight[i] * (x[i] - mean_x) * (y[i] - mean_y); /* below 2^62 */
   }
   int64_t at = mean_y;
   if (sxy > 0) { /* a longer prompt is never faster */
@@ -149,9 +139,8 @@ uint32_t fg_learn_predict(const fg_learn *l, uint32_t prompt_tokens) {
       sxy >>= 1;
       sxx >>= 1;
     }
-    int64_t slope_q20 = sxx > 0 ? fg_mins((sxy << 20) / sxx, INT64_C(1) << 40) : 0;
-    int64_t dx = cap((uint64_t)prompt_tokens << 2, TOKENS_BITS) - mean_x;
-    at += slope_q20 * dx / (1 << 20);
+    int64_t slope_q20 = sxx > 0 ? fg_mins((sxy << 20) / sxx, INT64_C(1) << 42) : 0;
+    at += slope_q20 * (cap(prompt_tokens, TOKENS_BITS - 2) - mean_x) / (1 << 20);
   }
   at = fg_maxs(at, fg_maxs(mean_y / 16, 8));
   return (uint32_t)fg_mins((at + 4) >> 3, (1 << 20) - 1);
@@ -180,13 +169,15 @@ void fg_learn_record(fg_learn *l, uint32_t prompt_tokens, uint32_t actual_ms) {
 uint32_t fg_learn_samples(const fg_learn *l) { return fg_sketch_count(l->ratio, FG_RATIO_WORDS); }
 
 fg_quantile fg_learn_quantile(fg_learn *l, uint32_t prompt_tokens, uint32_t q_ppm) {
-  fg_quantile q = {0, fg_load_relaxed(&l->seen) != 0 ? fg_learn_samples(l) : 0};
+  fg_quantile q = {0, fg_learn_samples(l)};
   uint32_t predicted = q.samples > 0 ? fg_learn_predict(l, prompt_tokens) : 0;
   if (predicted == 0) {
     return q;
   }
-  uint32_t cell = cell_of(l->ratio, FG_RATIO_WORDS, q.samples, q_ppm);
-  q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
+  uint32_t cell = fg_sketch_rank(l->ratio, FG_RATIO_WORDS, q_ppm);
+  if (cell != UINT32_MAX) {
+    q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
+  }
   if (q.samples > FG_SKETCH_HALVE) {
     fg_sketch_halve(l->ratio, FG_RATIO_WORDS); /* two readers may both: harmless */
   }
