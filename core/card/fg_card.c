@@ -48,6 +48,20 @@ static int no_nul(fg_card *c) {
   return 1;
 }
 
+/* A tree costs about 64 bytes a value, whatever its text: 4 million values are 256 MiB. */
+static int no_flood(fg_card *c) {
+  enum { VALUES_MAX = 4000000 };
+  uint32_t commas = 0;
+  for (uint64_t i = 0; i < c->len; i++) {
+    commas += c->text[i] == ',';
+  }
+  if (commas < VALUES_MAX) {
+    return 1;
+  }
+  at_offset(c, 0, FG_LOAD_LIMIT, "the card has over 4 million values; split it");
+  return 0;
+}
+
 /* cJSON takes 63 characters of a number. */
 static int no_long_number(fg_card *c, const char *end) {
   enum { NUMBER_MAX = 63 };
@@ -162,7 +176,7 @@ static fg_policy *load(fg_card *c) {
     c->code = syntax;
     return NULL;
   }
-  if (!no_nul(c)) {
+  if (!no_nul(c) || !no_flood(c)) {
     return NULL;
   }
   cJSON *root = parse(c->text, c->len, &end);

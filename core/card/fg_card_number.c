@@ -80,12 +80,11 @@ uint32_t fg_number_print(int64_t value, uint32_t decimals, char *buf) {
 }
 
 uint32_t fg_number_canonical(const cJSON *node, char *buf) {
-  int64_t value;
-  if (fg_number_scaled(node, 0, &value) == FG_NUMBER_OK) {
-    return fg_number_print(value, 0, buf);
-  }
-  if (fg_number_scaled(node, FG_DECIMALS_MAX, &value) == FG_NUMBER_OK) {
-    return fg_number_print(value, FG_DECIMALS_MAX, buf);
+  for (uint32_t decimals = 0; decimals <= FG_DECIMALS_MAX; decimals++) {
+    int64_t value;
+    if (fg_number_scaled(node, decimals, &value) == FG_NUMBER_OK) {
+      return fg_number_print(value, decimals, buf);
+    }
   }
   return 0;
 }

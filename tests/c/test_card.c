@@ -339,6 +339,15 @@ static void limits_of_size(void) {
   memset(text, ' ', len);
   FG_EQ(load(text, len, &counts, 0, &p, &err), FG_ERR_RANGE);
   FG_EQ(err.what, FG_LOAD_LIMIT);
+  len = 9000000; /* a list of ones */
+  for (size_t i = 1; i < len - 1; i++) {
+    text[i] = i % 2 == 0 ? ',' : '1';
+  }
+  text[0] = '[';
+  len -= len % 2 == 0 ? 1 : 0; /* ends with a one and the bracket */
+  text[len - 1] = ']';
+  FG_EQ(load(text, len, &counts, 0, &p, &err), FG_ERR_RANGE);
+  FG_EQ(err.what, FG_LOAD_LIMIT);
   free(text);
   FG_EQ(counts.open, 0);
 }
