@@ -30,7 +30,7 @@ def check(seed: int) -> tuple[str | None, str, dict[str, int]]:
     small = shrink(card, spec, seed, list(out.ops), side_of, out.difference)
     if small.difference is None:
         small = out
-    return show(card, spec, seed, small, BASE_MS), out.difference, out.kinds
+    return show(card, spec, seed, small, BASE_MS, bool(os.environ.get("FG_MODEL_BRIEF"))), out.difference, out.kinds
 
 
 def chunk(bounds: tuple[int, int]) -> tuple[int, list[tuple[str, str]], Counter[str]]:
@@ -94,4 +94,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from model.__main__ import main as run_main  # so that worker processes find what they are sent
+
+    sys.exit(run_main())

@@ -114,6 +114,7 @@ class Call:
     held_ms: int = 0
     unsure: bool = False
     delivery_whole: bool = False
+    asked: int = 0  # max_output_tokens as the host asked for it
 
     # ---------------------------------------------------------------- facts
 
@@ -184,7 +185,7 @@ class Call:
     def estimate(self, route: str) -> int:
         known = self.spec.routes[route].estimate
         if self.whole:
-            return 2_000 + self.output * 1_000 // 12
+            return 2_000 + self.asked * 1_000 // 12
         return known if known is not None else 2_000
 
     def first_token_ms(self, route: str) -> int:
@@ -193,7 +194,7 @@ class Call:
         return self.total_ms() if self.whole else 30_000
 
     def total_ms(self) -> int:
-        return self.output * 1_000 // 12 + 10_000
+        return self.asked * 1_000 // 12 + 10_000
 
     def raise_billing(self, attempt: Attempt, value: str) -> None:
         attempt.billing = max(attempt.billing, value, key=BILLING.index)

@@ -138,9 +138,12 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         if rng.random() < 0.2:
             spec.room = 1
             route["quota"] = {"in_flight": 1}
-        if rng.random() < 0.3:
-            spec.context = rng.choice((4_000, 200_000))
+        how = rng.choice(("ok", "ok", "ok", "ok", "ok", "missing", "stale", "expired", "unfit")) if i else "ok"
+        # For the primary only declared limits bind; of a stand-in, unknown is not provided.
+        if (i and how != "unfit") or (not i and rng.random() < 0.3):
+            spec.context = rng.choice((4_000, 200_000)) if how != "unfit" else None
             provides["input"] = {"context_tokens": spec.context}
+            provides["output"] = {"max_tokens": 4_096}
         if rng.random() < 0.4:
             spec.estimate = rng.choice((500, 800, 1500, 4000))
             provides["operations"] = {"first_token_p95_ms": spec.estimate}
@@ -148,13 +151,12 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
             spec.quota_owner = account if rng.random() < 0.7 else "shared"
             provides["economics"] = {"quota_owner": spec.quota_owner}
         if schema and i:
-            provides["output"] = {"json_schema": True}
+            provides.setdefault("output", {})["json_schema"] = True
         if provides:
             route["provides"] = provides
         routes[name] = route
         specs[name] = spec
         if i:
-            how = rng.choice(("ok", "ok", "ok", "ok", "missing", "stale", "expired"))
             drop = rng.choice((0, 10_000, 50_000))
             made = _contract("w", name, how, requires, route, drop)
             if made:
@@ -224,8 +226,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         rng.shuffle(ladder)
     if ladder:
         workflow["ladder"] = ladder
-    if requires:
-        workflow["requires"] = requires
+    workflow["requires"] = requires
     breaker = {"consecutive": 5, "window_ms": 60_000, "min_calls": 8, "failure_ppm": 500_000, "open_ms": 10_000, "open_max_ms": 20_000, "probes": 1,
                "probe_lease_ms": 30_000, "successes": 2}
     card: dict[str, Any] = {"version": 1, "routes": routes, "workflows": {"w": workflow}}

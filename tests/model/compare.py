@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from .call import Call, Decision
-from .cards import Spec, make
+from .cards import BASE_MS, Spec, make
 from .model import Model
 from .streams import Driver
 
@@ -102,7 +102,7 @@ def run(spec: Spec, side: Any, ops: list[dict[str, Any]] | None, driver: Driver 
         if op is None:
             return out
         if model is None:
-            model = Model(spec, op["t"])
+            model = Model(spec, BASE_MS)
         if op["op"] != "begin" and op["call"] not in model.calls:
             out.ops.append(op)
             continue
@@ -137,8 +137,18 @@ def shrink(card: dict[str, Any], spec: Spec, seed: int, ops: list[dict[str, Any]
     return best
 
 
-def show(card: dict[str, Any], spec: Spec, seed: int, out: Outcome, base: int) -> str:
-    lines = [f"stream {seed}: {out.difference}", "card: " + json.dumps(card, separators=(",", ":"))]
+def brief(card: dict[str, Any]) -> dict[str, Any]:
+    """The card without what is the same in every card."""
+    small = json.loads(json.dumps(card))
+    for route in small["routes"].values():
+        for key in ("base_url", "model"):
+            route.pop(key, None)
+    small["contracts"] = [f"{c['route']}: {c['evidence']['expires_at'][:7]} {c['fingerprint'][7:11]} {c['evidence']['score_ppm']}" for c in card.get("contracts", ())]
+    return small
+
+
+def show(card: dict[str, Any], spec: Spec, seed: int, out: Outcome, base: int, short: bool = False) -> str:
+    lines = [f"stream {seed}: {out.difference}", "card: " + json.dumps(brief(card) if short else card, separators=(",", ":"))]
     for i, op in enumerate(out.ops):
         what = {k: v for k, v in op.items() if k not in ("t", "call", "op", "in")}
         given = "" if op["op"] == "failure" else json.dumps(op.get("in", {}))

@@ -80,7 +80,7 @@ class EngineSide:
             if what == "failure":
                 return Answer(call.failure(given))
             return Answer(getattr(call, what)(**given))
-        except fivegates.Error as e:
+        except fivegates.FivegatesError as e:
             return Answer(error=f"{type(e).__name__}: {e}")
 
     @staticmethod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from .call import Attempt, Call, Decision
+from .call import BILLING, Attempt, Call, Decision
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
 from .health import Health
@@ -45,7 +46,7 @@ class Model:
         if what == "resolved":
             return call.last is not None and call.last.action == "fail_closed" and bool(call.last.reason and "reconcile_first" in call.last.reason)
         if what == "unable":
-            return call.last is not None and call.last.action == "queue"
+            return call.last is not None and call.last.action in ("queue", "degrade")
         return False
 
     def _finish(self, d: Decision, now: int, call: Call) -> Decision:
@@ -64,6 +65,7 @@ class Model:
                     server_state=given.get("server_state", "none"), step_begun=now)
         call.delivery_whole = call.whole or given.get("delivery") == "whole"
         self.calls[call.name] = call
+        call.asked = call.output
         self._own(call)
         return self.rules.first(call, now, answer)
 
@@ -92,7 +94,10 @@ class Model:
             rest = self.h.look(pending.route, now)[1]
             return Decision("hold", wait=(rest, rest + min(max(rest // 4, 1_000), 30_000)))
         elif look not in ("ok", "probe") or (left is not None and left < call.estimate(pending.route)) or soft:
-            return self.rules.after_failure(call, now, answer)
+            again = self.rules.after_failure(call, now, answer)
+            if answer.action != "proceed" or call.pending is None or again.wait is None or again.wait[0] > 0:
+                return again
+            # the new decision needs no wait: it may be permitted in the same answer
         return self._permit(call, now, answer)
 
     def _permit(self, call: Call, now: int, answer: Any) -> Decision:
@@ -172,6 +177,8 @@ class Model:
             a.billing = "none"
 
     def _failed(self, call: Call, a: Attempt, f: Canned, now: int, answer: Any) -> Decision:
+        if f.klass == "silent" and BILLING.index(a.billing) >= BILLING.index("likely"):
+            f = replace(f, klass="cut")  # a head was seen
         self._close(call, a)
         call.failure, call.failed_route = f, a.route
         call.failed_billing, call.failed_shown = a.billing, a.shown
@@ -267,6 +274,7 @@ class Model:
         call.carried = "unknown" if effect == "unknown" else "none"
         call.tools = {}
         call.prompt, call.output = given["prompt_tokens"] or call.prompt, given["max_output_tokens"] or call.output
+        call.asked = call.output
         call.step_begun, call.attempts_used, call.prior = now, 0, 0
         call.sends, call.class_used, call.overloaded, call.waited = {}, {}, {}, set()
         call.failure, call.paid, call.pending, call.attempt = None, 0, None, None

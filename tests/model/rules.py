@@ -40,8 +40,8 @@ class Rules:
                 if {"cached": "cache", "preset": "preset"}[rung["step"]] in call.unable:
                     continue
                 call.spent_steps.add(i)
-                call.pending = None
-                return Decision("degrade", step=rung["step"])
+                call.ended, call.pending = True, None
+                return Decision("degrade", step=rung["step"], final=True)
         return None
 
     # --------------------------------------------------------- rules 0 to 12
@@ -61,12 +61,13 @@ class Rules:
             return self._fail(call, bar)
         owner = f.owner
         if owner == "policy":
-            return self._fail(call, *OWN_REASON["policy"])
+            return self._fail(call, *OWN_REASON["policy"], *(() if "policy" in self.spec.stop_on else ANY))
         if owner == "auth":
             if "auth" not in self.spec.stop_on:
                 found = self._rule9(call, now, answer, outside="auth")
                 if found:
                     return found
+                return self._fail(call)
             return self._fail(call, *OWN_REASON["auth"])
         if owner == "request" and f.scope == "request":
             return self._request(call, now, answer)
@@ -105,6 +106,7 @@ class Rules:
                         call.spent_steps.add(i)
                         call.prompt = rung["to_tokens"]
                         return self._send(call, "degrade", "ladder", call.failed_route, 0, 200, now, step="compact")
+            return self._fail(call)
         return self._fail(call, *OWN_REASON["request"])
 
     def _quota(self, call: Call, now: int, answer: Any, hint: int) -> Decision:
@@ -129,6 +131,21 @@ class Rules:
 
     def _pays(self, call: Call, cost: int, now: int) -> bool:
         return self.h.balance(call.failed_route, now) >= max(0, cost - call.paid)
+
+    def _compact(self, call: Call, now: int, answer: Any, i: int, rung: dict[str, Any]) -> Decision | None:
+        """compact helps where only size, time or money kept rule 8 from retrying."""
+        f = call.failure
+        if f is None or f.owner not in ("transient", "rate", "local") or "edit" in call.unable:
+            return None
+        before, call.prompt = call.prompt, rung["to_tokens"]
+        found = self._rule8(call, now, answer, compact=True)
+        if found is None:
+            call.prompt = before
+            return None
+        call.spent_steps.add(i)
+        found.action, found.step = "degrade", "compact"
+        found.wait = (0, found.wait[1] if found.wait else 0)
+        return found
 
     def _may_resend(self, call: Call, now: int, route: str, prompt: int) -> bool:
         spec = self.spec
@@ -160,7 +177,7 @@ class Rules:
             low, high = told, max(high, told + min(max(told // 4, 1_000), 30_000))
         return low, high
 
-    def _rule8(self, call: Call, now: int, answer: Any) -> Decision | None:
+    def _rule8(self, call: Call, now: int, answer: Any, compact: bool = False) -> Decision | None:
         f, spec, route = call.failure, self.spec, call.failed_route
         assert f is not None
         if route in call.out or f.must_not_retry or call.class_left(route, f.klass) < 1:
@@ -181,6 +198,7 @@ class Rules:
         if look in ("open", "key", "quota", "model"):
             return None
         low, high = bounds
+        sent_again = "degrade" if compact else "retry"
         need = call.estimate(route)
         if f.klass == "silent":
             need = max(need, call.first_token_ms(route))
@@ -188,28 +206,30 @@ class Rules:
         if "truncated" in f.tags:  # its one retry asks for more room; how much, the text leaves open
             if "edit" in call.unable:
                 return None
-            if answer.action != "retry" and (call.whole or not call.fits_tokens(call.prompt + 4 * call.output)):
+            more = 4 * call.output
+            costly = not call.fits_tokens(call.prompt + more) or not call.fits_cost(spec.routes[route].hold(call.prompt, more))
+            if answer.action != sent_again and (call.whole or costly):
                 return None
         if left is not None:
             if low + need > left:
                 return None
             if high + need > left:
                 high = left - need
-                if answer.action != "retry":
+                if answer.action != sent_again:
                     return None  # the draw did not fit
         if "wait" in call.unable:
             if low > 0:
                 return None
-            if high > 0 and answer.action != "retry":
+            if high > 0 and answer.action != sent_again:
                 return None
         if call.max_wait:
             if low > call.max_wait:
                 return None
             if high > call.max_wait:
                 high = call.max_wait
-                if answer.action != "retry":
+                if answer.action != sent_again:
                     return None
-        if look == "full" and answer.action != "retry":
+        if look == "full" and answer.action != sent_again:
             return None
         if (f.klass == "silent" or (call.failed_slow and f.owner != "rate")) and self._rule9(call, now, answer, dry=True):
             return None
@@ -266,7 +286,7 @@ class Rules:
             return False
         if self.h.look(name, now)[0] not in ("ok", "probe"):
             return False
-        if not call.fits_time(call.estimate(name), now):
+        if not first and not call.fits_time(call.estimate(name), now):
             return False
         if not call.fits_tokens(call.prompt + call.output) or not call.fits_cost(route.hold(call.prompt, call.output)):
             return False
@@ -298,7 +318,10 @@ class Rules:
     # ---------------------------------------------------------------- rule 11
 
     def _ladder(self, call: Call, now: int, answer: Any, outside: str = "", first: bool = False) -> Decision | None:
-        for i, rung in enumerate(self.spec.ladder):
+        rungs = list(enumerate(self.spec.ladder))
+        if first:  # smaller_model, then cached, then preset, whatever the card's order
+            rungs.sort(key=lambda r: ("smaller_model", "cached", "preset").index(r[1]["step"]) if r[1]["step"] != "compact" else 9)
+        for i, rung in rungs:
             if i in call.spent_steps:
                 continue
             step = rung["step"]
@@ -314,12 +337,16 @@ class Rules:
                     continue
                 call.spent_steps.add(i)
                 return self._send(call, "degrade", "first" if first else "ladder", s.route, 0, 0 if first else self._cost(call, True), now, step=step)
+            if step == "compact" and not first and call.prompt > rung["to_tokens"]:
+                found = self._compact(call, now, answer, i, rung)
+                if found:
+                    return found
             if step in ("cached", "preset"):
                 if {"cached": "cache", "preset": "preset"}[step] in call.unable:
                     continue
                 call.spent_steps.add(i)
-                call.pending = None
-                return Decision("degrade", step=step)
+                call.ended, call.pending = True, None
+                return Decision("degrade", step=step, final=True)
         return None
 
     def _send(self, call: Call, action: str, what: str, route: str, wait: Any, cost: int, now: int, step: str | None = None) -> Decision:

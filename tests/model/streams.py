@@ -57,7 +57,7 @@ class Driver:
         if to:
             self.now += to
         elif self.wild and rng.random() < 0.04:
-            return self.now - rng.choice((1, 7, 30))
+            return max(BASE_MS, self.now - rng.choice((1, 7, 30)))
         else:
             self.now += rng.choices(GAPS, GAP_WEIGHTS)[0]
         return self.now
@@ -94,6 +94,9 @@ class Driver:
             op_id = next((k for k, v in call.tools.items() if v[0] == "started"), None)
             if op_id and call.carried == "none":
                 return {**made, "op": "resolved", "in": {"op_id": op_id, "effect": rng.choice(("none", "committed"))}}
+        if call.ended and last is not None and last.action in ("degrade", "queue") and rng.random() < 0.6:
+            what = {"cached": "cache", "preset": "preset"}.get(last.step or "", "queue")
+            return {**made, "op": "unable", "in": {"what": what}}
         if call.ended:
             if self.begun < 3 and rng.random() < 0.6:
                 return self._begin()
@@ -147,9 +150,6 @@ class Driver:
                 gap = max(0, wait + rng.choice((0, 0, 1, 250)))
                 return {**made, "t": self._tick(gap) if gap else self._tick(), "op": "begin_attempt", "in": {}}
             return {**made, "t": self._tick(), "op": "begin_attempt", "in": {}}
-        # degraded to an answer that sends nothing: the host may say it cannot, or the call just ends
-        if call.last is not None and call.last.action == "degrade" and rng.random() < 0.6:
-            return {**made, "t": self._tick(), "op": "unable", "in": {"what": {"cached": "cache", "preset": "preset"}.get(call.last.step or "", "preset")}}
         return {**made, "t": self._tick(), "op": "cancel", "in": {}}
 
     def _progress(self, call: Call) -> dict[str, Any]:
