@@ -1,8 +1,10 @@
 /* A scheduler for a handful of operations on shared words. Each atomic access of the library yields to it, so it can try every
  * order, and stop an operation for ever (a killed process) after any of its writes.
  *
- * Orders that differ only in accesses that commute (other words, or two reads) are one order: sleep sets leave the rest out. A run
- * is repeated from the beginning under a prefix of choices; an undo log restores the words. */
+ * Orders that differ only in accesses that commute (other words, or two reads) are one order; each is run once. Another choice is
+ * tried at a point only when a later access of that operation races with the step taken there (dynamic partial order
+ * reduction), and sleep sets leave out what was tried before. A run is repeated from the beginning under a prefix of
+ * choices; an undo log restores the words. */
 #ifndef WEAVE_H
 #define WEAVE_H
 
@@ -119,7 +121,13 @@ static void weave_start(int i, weave_op op) {
 
 /* ---- exploring ---- */
 
-typedef struct weave_node { uint8_t enabled, sleep, done, chosen; } weave_node;
+typedef struct weave_node {
+  uint8_t enabled, sleep, done, back, chosen; /* sets of operations; back: those to be tried here */
+  uint8_t kind;
+  const fg_word *word;                        /* the access made here */
+  int16_t clock[WEAVE_MAX][WEAVE_MAX];        /* before it: last step of each operation that each has to follow */
+  int16_t after[WEAVE_MAX];                   /* of the access itself */
+} weave_node;
 
 typedef struct weave_world {
   int count;                       /* operations */
@@ -152,7 +160,59 @@ static uint8_t weave_enabled(const weave_world *w, int *killed) {
   return set;
 }
 
-/* One run under the choices of weave_stack[0, depth), then the first unexplored ones. Returns its length. */
+static int weave_conflict(const weave_node *n, const fg_word *word, int kind) {
+  return n->word == word && (n->kind == FG_WEAVE_WRITE || kind == FG_WEAVE_WRITE);
+}
+
+/* Steps taken that race with what each operation is about to do: it is to be tried before them. */
+static void weave_races(const weave_world *w, int i) {
+  weave_node *n = &weave_stack[i];
+  for (int p = 0; p < w->count; p++) {
+    const weave_thread *t = &weave_threads[p];
+    if (!(n->enabled >> p & 1)) {
+      continue;
+    }
+    for (int j = i - 1; j >= 0; j--) {
+      weave_node *m = &weave_stack[j];
+      if (m->chosen != p && weave_conflict(m, t->word, t->kind) && j > n->clock[p][m->chosen]) {
+        m->back |= (uint8_t)(m->enabled >> p & 1 ? 1 << p : m->enabled);
+        break;
+      }
+    }
+  }
+}
+
+/* What the access of step i has to follow. */
+static void weave_order(int i) {
+  weave_node *n = &weave_stack[i];
+  memcpy(n->after, n->clock[n->chosen], sizeof(n->after));
+  for (int j = 0; j < i; j++) {
+    const weave_node *m = &weave_stack[j];
+    if (weave_conflict(m, n->word, n->kind)) {
+      for (int k = 0; k < WEAVE_MAX; k++) {
+        n->after[k] = m->after[k] > n->after[k] ? m->after[k] : n->after[k];
+      }
+    }
+  }
+  n->after[n->chosen] = (int16_t)i;
+}
+
+static void weave_node_begin(const weave_world *w, int i, uint8_t sleep, int *killed) {
+  weave_node *n = &weave_stack[i];
+  n->enabled = weave_enabled(w, killed);
+  n->sleep = sleep;
+  n->done = 0;
+  if (i == 0) {
+    memset(n->clock, -1, sizeof(n->clock));
+  } else {
+    memcpy(n->clock, n[-1].clock, sizeof(n->clock));
+    memcpy(n->clock[n[-1].chosen], n[-1].after, sizeof(n->after));
+  }
+  weave_races(w, i);
+  n->back = w->every ? n->enabled : (uint8_t)((n->enabled & ~sleep) & -(n->enabled & ~sleep));
+}
+
+/* One run under the choices of weave_stack[0, depth), then the first ones. Returns its length. */
 static int weave_run(weave_world *w, int depth, int *killed) {
   weave_op ops[WEAVE_MAX];
   weave_logged = 0;
@@ -171,17 +231,19 @@ static int weave_run(weave_world *w, int depth, int *killed) {
     }
     weave_node *n = &weave_stack[i];
     if (i >= depth) {
-      n->enabled = weave_enabled(w, killed);
-      n->sleep = sleep;
-      n->done = 0;
-      uint8_t open = n->enabled & (uint8_t)~sleep;
-      if (open == 0) {
+      weave_node_begin(w, i, sleep, killed);
+      if (n->back == 0) {
         break;
       }
-      n->chosen = (uint8_t)__builtin_ctz(open);
+      n->chosen = (uint8_t)__builtin_ctz(n->back);
+    }
+    weave_thread *t = &weave_threads[n->chosen];
+    if (i >= depth - 1) {
+      n->word = t->word;
+      n->kind = (uint8_t)t->kind;
+      weave_order(i);
     }
     uint8_t rest = n->sleep | n->done;
-    weave_thread *t = &weave_threads[n->chosen];
     sleep = 0;
     for (int k = 0; k < w->count; k++) {
       if (rest >> k & 1 && !w->every && weave_commute(&weave_threads[k], t)) {
@@ -217,7 +279,7 @@ static int weave_explore(weave_world *w) {
     for (depth = length; depth > 0; depth--) {
       weave_node *n = &weave_stack[depth - 1];
       n->done |= (uint8_t)(1 << n->chosen);
-      uint8_t open = n->enabled & (uint8_t)~(n->sleep | n->done);
+      uint8_t open = n->back & (uint8_t)~(n->sleep | n->done);
       if (open != 0) {
         n->chosen = (uint8_t)__builtin_ctz(open);
         break;
