@@ -411,7 +411,7 @@ extern "C" {
   XX(89, SLOW_ROUTE, slow_route, HEALTH)                                                                                               \
   XX(90, CHAIN_EXHAUSTED, chain_exhausted, HEALTH)                                                                                     \
   XX(91, RAMPING, ramping, HEALTH)                                                                                                     \
-  XX(92, ALREADY_TRIED, already_tried, HEALTH)
+  XX(92, CUT_ROUTE, cut_route, HEALTH)
 
 /* Wire APIs the stream scanner understands. */
 #define FG_WIRE_MAP(XX)                                                                                                                \

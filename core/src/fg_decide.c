@@ -22,7 +22,7 @@ static uint32_t retry_forbidden(const fg_weigh *w) {
   }
   if ((f->failure.klass == FG_CLASS_SILENT || f->failure.klass == FG_CLASS_CUT) && f->after_silence != FG_SILENCE_ANY &&
       f->billing > FG_BILLING_NONE) {
-    return FG_REASON_SILENT_ROUTE;
+    return f->failure.klass == FG_CLASS_CUT ? FG_REASON_CUT_ROUTE : FG_REASON_SILENT_ROUTE;
   }
   if (w->commit.resume_from == FG_RESUME_PREFILL && !(c->flags & FG_CAND_PREFILL)) {
     return FG_REASON_PARTIAL_OUTPUT;
