@@ -380,7 +380,7 @@ static int string_run(fg_scan *s, const char *b, uint32_t len, uint32_t *at, fg_
           i += more + 1;
           continue;
         }
-        more = k > more ? more + 1 : k; /* bytes of the broken sequence */
+        more = k > more ? more + 1 : k; /* bytes of the broken sequence: up to the one that does not belong */
       } else if (more > 0) {
         if (text(s, sink, ctx, b + from, i - from) != 0) {
           *at = i;
@@ -396,11 +396,16 @@ static int string_run(fg_scan *s, const char *b, uint32_t len, uint32_t *at, fg_
       } else {
         more = 1;
       }
-      *at = i;
       if (!lenient) {
+        int lead = more == 1 && utf8_lead(c, &value, &min) == 0;
+        *at = lead ? i : i + more;
+        if (text(s, sink, ctx, b + from, i - from) != 0) {
+          return 1;
+        }
         s->error = FG_SCAN_E_UTF8;
         return -1;
       }
+      *at = i;
       if (text(s, sink, ctx, b + from, i - from) != 0 || code_point(s, sink, ctx, 0xFFFD) != 0) {
         return 1;
       }
@@ -414,6 +419,9 @@ static int string_run(fg_scan *s, const char *b, uint32_t len, uint32_t *at, fg_
         continue;
       }
       *at = i;
+      if (text(s, sink, ctx, b + from, i - from) != 0) {
+        return 1;
+      }
       s->error = FG_SCAN_E_CONTROL;
       return -1;
     }

@@ -187,6 +187,9 @@ static void documents(sse_state *s, const char *b, uint32_t len) {
         s->saw |= FG_SAW_MALFORMED;
         return;
       }
+      if (s->ev.any) {
+        sse_event_end(s, 1);
+      }
       scan_begin(s); /* the next document of a line-wise stream */
       sse_event_begin(s);
       continue;
