@@ -78,7 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length) or b"{}")
         mode = self.path.split("/")[1]
         with self.server.lock:
-            self.server.seen.append((mode, dict(self.headers), body))
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            self.server.seen.append((mode, headers, body))
         try:
             self.answer(mode, body)
         except (BrokenPipeError, ConnectionResetError):

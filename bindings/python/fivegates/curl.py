@@ -16,12 +16,25 @@ _CURL = re.compile(r"curl: \((\d+)\) (.*)")
 _LABELS = ("id", "expect", "alt_owners", "why", "source", "tricky")
 
 
+# How far a transfer came, by curl's own number; 28 tells it in its words.
+_PHASES = {5: "connect", 6: "connect", 7: "connect", 35: "tls", 53: "tls",
+           58: "tls", 60: "tls", 77: "tls", 83: "tls", 91: "tls", 55: "send",
+           52: "read", 56: "read", 16: "read", 92: "read", 95: "read",
+           18: "body", 23: "body", 61: "body"}
+
+
 def _curl_error(text: str) -> "Evidence | None":
     """The line curl prints when the transfer itself failed."""
     found = _CURL.search(text)
     if found is None:
         return None
-    return {"lib": "libcurl", "code": int(found[1]), "message": found[2].strip()}
+    code, message = int(found[1]), found[2].strip()
+    phase = _PHASES.get(code, "unknown")
+    if code == 28:
+        early = re.match(r"(Connection|Resolving|Failed to connect)", message)
+        phase = "connect" if early else "read"
+    return {"phase": phase, "transport": {
+        "lib": "libcurl", "code": code, "message": message}}
 
 
 def _head(lines: "list[str]") -> "tuple[int, list[tuple[str, str]], list[str]]":
@@ -64,7 +77,7 @@ def evidence_from_text(text: str) -> Evidence:
         if transport is None:
             raise ValueError("no status line such as HTTP/1.1 429; paste the "
                              "output of `curl -i`, or JSON evidence")
-        return {"phase": "unknown", "transport": transport}
+        return transport
     status, headers, rest = _head(lines[heads[-1]:])
     body = "\n".join(line for line in rest if not _CURL.match(line)).strip("\n")
     kind = next((value for name, value in headers
@@ -75,5 +88,5 @@ def evidence_from_text(text: str) -> Evidence:
         out["phase"] = "stream"
     if transport is not None:
         out["phase"] = "stream" if "event-stream" in kind else "body"
-        out["transport"] = transport
+        out["transport"] = transport["transport"]
     return out

@@ -2,6 +2,7 @@
 #include "fgpy_convert.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* ---- making and ending ---- */
 
@@ -99,9 +100,14 @@ static PyObject *answer(fgpy_call *self, fgpy_decision *d, int32_t rc,
 
 /* ---- begin ---- */
 
-/* An id nobody else draws: the engine's seed and a counter, mixed. */
+/* An id nobody else draws: the engine's seed and a counter, mixed; a forked
+ * child starts elsewhere. */
 static PyObject *new_id(fgpy_engine *e, char *text, fg_str *out) {
   static const char hex[] = "0123456789abcdef";
+  if (e->fork_number != fgpy_fork_number) {
+    e->fork_number = fgpy_fork_number;
+    e->id_seed ^= (uint64_t)getpid() * UINT64_C(0xd6e8feb86659fd93);
+  }
   uint64_t z = e->id_seed + ++e->next_id * UINT64_C(0x9e3779b97f4a7c15);
   z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
   z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);

@@ -90,6 +90,7 @@ static fgpy_engine *engine_alloc(fgpy_state *st, fgpy_policy *policy,
   self->seed = seed;
   self->id_seed = id_seed;
   self->next_id = 0;
+  self->fork_number = fgpy_fork_number;
   self->at = NULL;
   self->slot = 0;
   self->bytes = fg_engine_bytes(policy->block);

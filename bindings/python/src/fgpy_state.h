@@ -57,6 +57,7 @@ typedef struct fgpy_engine {
   uint64_t bytes, seed, id_seed, next_id;
   const fg_region *at; /* what the engine was made with */
   int32_t slot;        /* so too */
+  uint32_t fork_number; /* when the last id was drawn */
 } fgpy_engine;
 
 /* A call's memory. Decisions share it to explain themselves, without keeping
