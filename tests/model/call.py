@@ -66,7 +66,7 @@ class Pending:
     route: str
     at: int  # not before
     cost: int = 0  # bucket tokens already paid for the failure
-    prompt: int = 0
+    rung: int | None = None  # the ladder step it takes
 
 
 @dataclass
@@ -103,12 +103,14 @@ class Call:
     pending: Pending | None = None
     failure: Canned | None = None
     failed_route: str = ""
+    failed_at: int = 0
     failed_slow: bool = False
     failed_billing: str = "none"
     failed_shown: str = "nothing"
     paid: int = 0
     last: Decision | None = None
     ended: bool = False
+    dropped: bool = False
     accepted: bool = False
     step_number: int = 1
     held_ms: int = 0

@@ -101,15 +101,20 @@ class Health:
         r.probes = r.good = r.run = r.z = r.flags = 0
         r.by_stall, r.opened_ever = stall, True
 
-    def settle(self, now: int) -> None:
+    def settle(self, now: int, spared: Row | None = None) -> None:
         """What any call may notice by itself: leases that ran out, attempts that stay silent."""
         for name, r in self.route.items():
             if r.state == HALF and r.probes and now >= r.until:
                 self.open(name, now, r.reopens + 1)
                 r.soft = True  # from the lease's end or from now: both readings
+        for latch in [*self.account.values(), *self.account_quota.values(), *(r.latch for r in self.route.values() if r.latch)]:
+            if latch.lease is not None and now >= latch.lease:  # a lost probe is a failed one; from when, both readings
+                latch.lease, latch.until = None, now + latch.step
+                for r in self.route.values():
+                    r.latch_soft = True
         for row in self.rows:
             r = self.route[row.route]
-            if row.lost or row.flagged or row.token or row.whole or row.gen != r.gen:
+            if row is spared or row.lost or row.flagged or row.token or row.whole or row.gen != r.gen:
                 continue
             if now - row.start >= STALL_AFTER:
                 row.flagged = True

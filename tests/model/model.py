@@ -8,7 +8,7 @@ from typing import Any
 from .call import BILLING, Attempt, Call, Decision
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
-from .health import Health
+from .health import STALL_AFTER, Health, Row
 from .rules import ANY, Rules
 
 PROOF_OWNERS = ("rate", "quota", "auth", "request")
@@ -25,19 +25,29 @@ class Model:
     def apply(self, op: dict[str, Any], answer: Any) -> Decision | None:
         """One operation; the engine's answer only steers what the text leaves open."""
         self.high = now = max(self.high, op["t"])
-        self.h.settle(now)
         what = op["op"]
+        if what == "drop":  # needs no clock
+            call = self.calls[op["call"]]
+            self._abandon(call, now)
+            call.ended = call.dropped = True
+            self.h.settle(now)
+            return None
+        self.h.settle(now, self._in_time(op, now))
         if what == "begin":
             return self._finish(self._begin(op, now, answer), now, self.calls[op["call"]])
         call = self.calls[op["call"]]
-        if what == "drop":
-            self._abandon(call, now)
-            call.ended = True
-            return None
         if call.ended and not self._wakes(call, what):
             return call.last if what not in ("event",) else None
         decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
         return None if decision is None else self._finish(decision, now, call)
+
+    def _in_time(self, op: dict[str, Any], now: int) -> Row | None:
+        """The attempt whose first token this is: it is judged by the token, not by the clock."""
+        call = self.calls.get(op.get("call", ""))
+        token = op["op"] == "success" or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
+        if call is None or call.attempt is None or not token or now - call.attempt.start > STALL_AFTER:
+            return None
+        return call.attempt.row
 
     @staticmethod
     def _wakes(call: Call, what: str) -> bool:
@@ -86,7 +96,8 @@ class Model:
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)
-                if again.action != "proceed":
+                at_once = answer.action == "proceed" and again.action == "degrade" and call.pending is not None
+                if again.action != "proceed" and not at_once:
                     return again
                 pending = call.pending
                 assert pending is not None
@@ -124,6 +135,8 @@ class Model:
                     call.overloaded[route] = call.overloaded.get(route, 0) + 1
                 if f.owner == "rate":
                     call.waited.add(route)
+        if pending.rung is not None:
+            call.spent_steps.add(pending.rung)
         call.pending = None
         return Decision("proceed", route, wait=(0, 0))
 
@@ -150,8 +163,8 @@ class Model:
         if kind in ("token", "reasoning", "tool_args"):
             a.last_progress = now
             a.content = True
+            a.saw_token = True
             if kind == "token":
-                a.saw_token = True
                 call.raise_shown(a, "lifecycle" if call.delivery_whole else "visible")
             self.h.first_token(a.row, now)
 
@@ -182,6 +195,7 @@ class Model:
         self._close(call, a)
         call.failure, call.failed_route = f, a.route
         call.failed_billing, call.failed_shown = a.billing, a.shown
+        call.failed_at = now
         call.failed_slow = now - a.start > self.spec.slow_ms
         call.paid = 0
         if f.local and f.never_sent:

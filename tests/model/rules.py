@@ -39,7 +39,6 @@ class Rules:
             if rung["step"] in ("cached", "preset") and i not in call.spent_steps:
                 if {"cached": "cache", "preset": "preset"}[rung["step"]] in call.unable:
                     continue
-                call.spent_steps.add(i)
                 call.ended, call.pending = True, None
                 return Decision("degrade", step=rung["step"], final=True)
         return None
@@ -82,7 +81,9 @@ class Rules:
                 return self._queue(call)
             return self._ladder(call, now, answer) or self._fail(call)
         if owner in ("transient", "rate", "local"):
-            first = owner == "rate" and self.spec.spill == "prefer_fast"
+            # A limit that persists: does rule 8's second wait come first, or the stand-in?
+            persists = call.failed_route in call.waited and answer.action == "fallback"
+            first = owner == "rate" and (self.spec.spill == "prefer_fast" or persists)
             found = (self._rule9(call, now, answer) if first else None) or self._rule8(call, now, answer)
             if found:
                 return found
@@ -101,11 +102,16 @@ class Rules:
             if found:
                 return found
             for i, rung in enumerate(self.spec.ladder):
-                if rung["step"] == "compact" and i not in call.spent_steps and "edit" not in call.unable:
+                if i in call.spent_steps:
+                    continue
+                if rung["step"] == "smaller_model":
+                    found = self._smaller(call, now, answer, i, rung, "", False, True)
+                    if found:
+                        return found
+                if rung["step"] == "compact" and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
                     if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
-                        call.spent_steps.add(i)
                         call.prompt = rung["to_tokens"]
-                        return self._send(call, "degrade", "ladder", call.failed_route, 0, 200, now, step="compact")
+                        return self._send(call, answer, "degrade", "ladder", call.failed_route, 0, 200, now, step="compact", rung=i)
             return self._fail(call)
         return self._fail(call, *OWN_REASON["request"])
 
@@ -115,7 +121,8 @@ class Rules:
             if found:
                 return found
         if self._may_queue(call):
-            return self._queue(call, hint)
+            elsewhere = any(s.approved and not s.ladder_only and self._scope_allows(call, s.route, "quota") for s in self.spec.standins)
+            return self._queue(call, 0 if elsewhere else hint)
         return self._ladder(call, now, answer, outside="quota") or self._fail(call, "quota_exhausted", "quota_latched", "owner_stops", *ANY)
 
     # ----------------------------------------------------------------- rule 8
@@ -137,13 +144,18 @@ class Rules:
         f = call.failure
         if f is None or f.owner not in ("transient", "rate", "local") or "edit" in call.unable:
             return None
+        cost = self.spec.routes[call.failed_route].hold(call.prompt, call.output)
+        money = not call.fits_tokens(call.prompt + call.output) or not call.fits_cost(cost)
+        if not money and "truncated" not in f.tags:
+            return None
         before, call.prompt = call.prompt, rung["to_tokens"]
         found = self._rule8(call, now, answer, compact=True)
         if found is None:
             call.prompt = before
             return None
-        call.spent_steps.add(i)
         found.action, found.step = "degrade", "compact"
+        assert call.pending is not None
+        call.pending.rung = i
         found.wait = (0, found.wait[1] if found.wait else 0)
         return found
 
@@ -164,8 +176,8 @@ class Rules:
         if f.retry_after_ms is not None:
             if f.retry_after_ms > b["hint_cap"]:
                 return None
-            low = f.retry_after_ms
-            high = low + min(max(low // 4, 1_000), 30_000)
+            high = f.retry_after_ms + min(max(f.retry_after_ms // 4, 1_000), 30_000)
+            low = max(0, f.retry_after_ms - (now - call.failed_at))
         else:
             base = b["rate_base"] if f.owner == "rate" or f.overload else b["base"]
             n = max(call.resends, sum(call.class_used.values()), call.attempts_used)
@@ -231,11 +243,9 @@ class Rules:
                     return None
         if look == "full" and answer.action != sent_again:
             return None
-        if (f.klass == "silent" or (call.failed_slow and f.owner != "rate")) and self._rule9(call, now, answer, dry=True):
+        if f.owner in ("transient", "local") and (f.klass == "silent" or call.failed_slow) and self._rule9(call, now, answer, dry=True):
             return None
-        if "truncated" in f.tags and answer.max_tokens:
-            call.output = answer.max_tokens
-        return self._send(call, "retry", "retry", route, (low, high), cost, now)
+        return self._send(call, answer, "retry", "retry", route, (low, high), cost, now)
 
     # ----------------------------------------------------------------- rule 9
 
@@ -269,10 +279,12 @@ class Rules:
         most = min(most, call.max_wait) if call.max_wait else most
         if low > most:
             return True
-        drawn_or_paced = high > most or self.h.route[call.failed_route].limits > 1
+        # No retry left to wait with: is that a wait that does not fit?
+        stuck = call.sends_left(call.failed_route) < 1 or call.class_left(call.failed_route, "rate") < 1
+        drawn_or_paced = high > most or self.h.route[call.failed_route].limits > 1 or stuck or self.h.look(call.failed_route, now)[0] == "open"
         return drawn_or_paced and answer.action in ("fallback", "degrade")
 
-    def _candidate(self, call: Call, now: int, name: str, drop: int, outside: str, larger: bool, first: bool) -> bool:
+    def _candidate(self, call: Call, now: int, answer: Any, name: str, drop: int, outside: str, larger: bool, first: bool) -> bool:
         spec, route = self.spec, self.spec.routes[name]
         if name in call.out or (not first and name == call.failed_route):
             return False
@@ -290,6 +302,10 @@ class Rules:
             return False
         if not call.fits_tokens(call.prompt + call.output) or not call.fits_cost(route.hold(call.prompt, call.output)):
             return False
+        if not first and call.failure is not None and "truncated" in call.failure.tags and answer.route != name:
+            more = 4 * call.output  # the resend asks for more room
+            if not call.fits_tokens(call.prompt + more) or not call.fits_cost(route.hold(call.prompt, more)):
+                return False
         return first or self._pays(call, self._cost(call, True), now)
 
     def _resend_allowed(self, call: Call, now: int, answer: Any) -> bool:
@@ -306,37 +322,42 @@ class Rules:
         if not self._resend_allowed(call, now, answer):
             return None
         for s in self.spec.standins:
-            if s.ladder_only or not s.approved or not self._candidate(call, now, s.route, s.drop_ppm, outside, larger, False):
+            if s.ladder_only or not s.approved or not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, larger, False):
                 continue
             if self.h.maybe_bad(s.route, now) and answer.route != s.route:
                 continue
             if dry:
                 return Decision("fallback", s.route)
-            return self._send(call, "fallback", "fallback", s.route, 0, self._cost(call, True), now)
+            return self._send(call, answer, "fallback", "fallback", s.route, 0, self._cost(call, True), now)
         return None
 
     # ---------------------------------------------------------------- rule 11
 
+    def _smaller(self, call: Call, now: int, answer: Any, i: int, rung: dict[str, Any], outside: str, first: bool, larger: bool) -> Decision | None:
+        s = next(s for s in self.spec.standins if s.route == rung["route"])
+        if not s.approved or s.score_ppm < rung["min_score_ppm"] or "reroute" in call.unable or call.attempts_left() < 1:
+            return None
+        if not first and not self._resend_allowed(call, now, answer):
+            return None
+        if not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, larger, first):
+            return None
+        if self.h.maybe_bad(s.route, now) and answer.route != s.route:
+            return None
+        cost = 0 if first else self._cost(call, True)
+        return self._send(call, answer, "degrade", "first" if first else "ladder", s.route, 0, cost, now, step="smaller_model", rung=i)
+
     def _ladder(self, call: Call, now: int, answer: Any, outside: str = "", first: bool = False) -> Decision | None:
         rungs = list(enumerate(self.spec.ladder))
-        if first:  # smaller_model, then cached, then preset, whatever the card's order
-            rungs.sort(key=lambda r: ("smaller_model", "cached", "preset").index(r[1]["step"]) if r[1]["step"] != "compact" else 9)
+        if first:  # smaller_model first; cached and preset in the text's order or the card's
+            rungs.sort(key=lambda r: (r[1]["step"] != "smaller_model", r[1]["step"] != answer.step))
         for i, rung in rungs:
             if i in call.spent_steps:
                 continue
             step = rung["step"]
             if step == "smaller_model":
-                s = next(s for s in self.spec.standins if s.route == rung["route"])
-                if not s.approved or s.score_ppm < rung["min_score_ppm"] or "reroute" in call.unable or call.attempts_left() < 1:
-                    continue
-                if not first and not self._resend_allowed(call, now, answer):
-                    continue
-                if not self._candidate(call, now, s.route, s.drop_ppm, outside, False, first):
-                    continue
-                if self.h.maybe_bad(s.route, now) and answer.route != s.route:
-                    continue
-                call.spent_steps.add(i)
-                return self._send(call, "degrade", "first" if first else "ladder", s.route, 0, 0 if first else self._cost(call, True), now, step=step)
+                found = self._smaller(call, now, answer, i, rung, outside, first, False)
+                if found:
+                    return found
             if step == "compact" and not first and call.prompt > rung["to_tokens"]:
                 found = self._compact(call, now, answer, i, rung)
                 if found:
@@ -344,18 +365,20 @@ class Rules:
             if step in ("cached", "preset"):
                 if {"cached": "cache", "preset": "preset"}[step] in call.unable:
                     continue
-                call.spent_steps.add(i)
                 call.ended, call.pending = True, None
                 return Decision("degrade", step=step, final=True)
         return None
 
-    def _send(self, call: Call, action: str, what: str, route: str, wait: Any, cost: int, now: int, step: str | None = None) -> Decision:
+    def _send(self, call: Call, answer: Any, action: str, what: str, route: str, wait: Any, cost: int, now: int, step: str | None = None,
+              rung: int | None = None) -> Decision:
         if what in ("retry", "fallback", "ladder"):
             more = max(0, cost - call.paid)
             self.h.pay(call.failed_route, more, now)
             call.paid += more
+            if call.failure is not None and "truncated" in call.failure.tags and answer.max_tokens:
+                call.output = answer.max_tokens
         bounds = wait if isinstance(wait, tuple) else (wait, wait)
-        call.pending = Pending(what, route, now, cost)
+        call.pending = Pending(what, route, now, cost, rung)
         return Decision(action, route, wait=bounds, step=step)
 
     # ----------------------------------------------- before the first attempt
@@ -430,7 +453,7 @@ class Rules:
         if "reroute" in call.unable:
             return None
         for s in self.spec.standins:
-            if s.ladder_only or not s.approved or not self._candidate(call, now, s.route, s.drop_ppm, outside, False, True):
+            if s.ladder_only or not s.approved or not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, False, True):
                 continue
             if self.h.maybe_bad(s.route, now) and answer.route != s.route:
                 continue

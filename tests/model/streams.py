@@ -85,7 +85,10 @@ class Driver:
         rng = self.rng
         if not model.calls:
             return self._begin()
-        call = rng.choice(list(model.calls.values()))
+        known = [c for c in model.calls.values() if not c.dropped]
+        if not known:
+            return self._begin()
+        call = rng.choice(known)
         made: dict[str, Any] = {"t": self._tick(), "call": call.name}
         last = call.last
         if call.ended and call.accepted and rng.random() < 0.7:
