@@ -29,7 +29,7 @@ static void modalities(fg_policy_route *r, const cJSON *list) {
   }
 }
 
-int fg_card_bit(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *node, uint64_t *bits) {
+static int bit_of(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *node, uint64_t *bits) {
   uint32_t len = (uint32_t)strlen(node->valuestring);
   fg_pstr name = fg_block_text(&c->block, node->valuestring, len);
   if (c->block.failed) {
@@ -49,12 +49,19 @@ int fg_card_bit(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *node, 
   return 1;
 }
 
-static int bit_list(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *list, uint64_t *bits) {
+int fg_card_bits(fg_card *c, int regions, const cJSON *list, uint64_t *bits) {
+  uint32_t i = 0;
+  fg_card_push(c, "data");
+  fg_card_push(c, regions ? "regions" : "classes");
   for (const cJSON *e = list != NULL ? list->child : NULL; e != NULL; e = e->next) {
-    if (!fg_card_bit(c, table, count, e, bits)) {
+    fg_card_push_index(c, i++);
+    if (!bit_of(c, regions ? c->regions : c->classes, regions ? &c->head.region_count : &c->head.class_count, e, bits)) {
       return 0;
     }
+    fg_card_pop(c);
   }
+  fg_card_pop(c);
+  fg_card_pop(c);
   return 1;
 }
 
@@ -118,6 +125,5 @@ int fg_card_provides(fg_card *c, const cJSON *node, fg_policy_route *r) {
   if (v[FG_KEY_ECONOMICS_QUOTA_OWNER] != NULL && !fg_read_text(c, v[FG_KEY_ECONOMICS_QUOTA_OWNER], FG_NAME_MAX, &r->quota_owner)) {
     return 0;
   }
-  return bit_list(c, c->regions, &c->head.region_count, v[FG_KEY_DATA_REGIONS], &r->regions) &&
-         bit_list(c, c->classes, &c->head.class_count, v[FG_KEY_DATA_CLASSES], &r->data_classes);
+  return fg_card_bits(c, 1, v[FG_KEY_DATA_REGIONS], &r->regions) && fg_card_bits(c, 0, v[FG_KEY_DATA_CLASSES], &r->data_classes);
 }

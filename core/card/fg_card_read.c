@@ -61,11 +61,6 @@ static uint32_t path_of(const fg_card *c, uint32_t depth, char *buf, uint32_t ca
   return t.len;
 }
 
-uint32_t fg_card_path(const fg_card *c, char *buf, uint32_t cap) {
-  uint32_t len = path_of(c, c->depth, buf, cap);
-  return len < cap ? len : 0;
-}
-
 /* ------------------------------------------------------------------ errors */
 
 /* Cuts at a character's beginning, so that texts stay UTF-8. */

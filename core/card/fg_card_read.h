@@ -81,8 +81,6 @@ int fg_card_nomem(fg_card *c);
 const char *fg_card_quote(fg_card *c, const char *text);
 const char *fg_card_number_text(fg_card *c, int64_t value, uint32_t decimals);
 const char *fg_card_type(const cJSON *node);
-/* The path so far; returns its length, or 0 when it does not fit. */
-uint32_t fg_card_path(const fg_card *c, char *buf, uint32_t cap);
 
 /* ------------------------------------------------------------------ tables */
 
@@ -156,8 +154,8 @@ int fg_card_schema(fg_card *c, const cJSON *node, fg_policy_workflow *w);
 int fg_card_tool_list(fg_card *c, const cJSON *node, uint32_t *off, uint32_t *count, uint32_t *any);
 int fg_card_quota(fg_card *c, const cJSON *node, fg_policy_quota *out);
 int fg_card_lint(fg_card *c);
-/* Bit of a region or data class in the policy's table, made when it is new; 64 at most. */
-int fg_card_bit(fg_card *c, fg_pstr *table, uint32_t *count, const cJSON *node, uint64_t *bits);
+/* Bits of regions (or data classes) in the policy's table, made when they are new; 64 at most. */
+int fg_card_bits(fg_card *c, int regions, const cJSON *list, uint64_t *bits);
 
 /* -------------------------------------------------------------------- lint */
 

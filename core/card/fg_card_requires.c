@@ -236,14 +236,9 @@ int fg_card_requires(fg_card *c, const cJSON *node, fg_policy_workflow *w, fg_ca
     return 0;
   }
   w->refusal_is_answer = v[FG_KEY_OUTPUT_REFUSAL] != NULL && strcmp(v[FG_KEY_OUTPUT_REFUSAL]->valuestring, "answer") == 0;
-  for (uint32_t list = 0; list < 2; list++) { /* a request may name these though no route does */
-    const cJSON *l = v[list == 0 ? FG_KEY_DATA_REGIONS : FG_KEY_DATA_CLASSES];
-    for (const cJSON *e = l != NULL ? l->child : NULL; e != NULL; e = e->next) {
-      uint64_t unused = 0;
-      if (!fg_card_bit(c, list == 0 ? c->regions : c->classes, list == 0 ? &c->head.region_count : &c->head.class_count, e, &unused)) {
-        return 0;
-      }
-    }
+  uint64_t unused = 0; /* a request may name these though no route does */
+  if (!fg_card_bits(c, 1, v[FG_KEY_DATA_REGIONS], &unused) || !fg_card_bits(c, 0, v[FG_KEY_DATA_CLASSES], &unused)) {
+    return 0;
   }
   if (v[FG_KEY_OUTPUT_SCHEMA] != NULL) {
     fg_card_push(c, "output");

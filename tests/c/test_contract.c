@@ -241,6 +241,9 @@ static void dates(void) {
   FG_EQ(fit_at(p, 1, none, 1801440000000).barred, FG_REASON_CONTRACT_EXPIRED);
   FG_EQ(fit_at(p, 0, none, INT64_MIN).barred, 0);
   card_drop(p);
+  p = make((parts){.contract = "'approved_by': 'x'"}); /* what the card refused stays refused, whatever the date */
+  FG_EQ(fit_at(p, 1, none, INT64_MIN).barred, FG_REASON_MISSING_EVIDENCE);
+  card_drop(p);
 }
 
 static void sizes(void) {
