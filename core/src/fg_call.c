@@ -231,13 +231,14 @@ void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_
     fg_clocks k;
     fg_call_clocks(e, s, s->send_route, out->wait_ms, t, &k);
     fg_call_show_clocks(&k, out);
+    s->stall_ms = k.stall_ms;
+    s->clocks_at = fg_since(s, t) + out->wait_ms;
   }
   fg_call_keep(e, s, out);
 }
 
 
 void fg_attempt_over(const fg_engine *e, fg_call_state *s, const fg_outcome *outcome, int64_t t) {
-  const fg_policy_workflow *w = fg_workflow_of(e, s);
   fg_attempt *a = &s->live;
   fg_health_ask ask;
   if (a->number == 0) {
@@ -249,7 +250,7 @@ void fg_attempt_over(const fg_engine *e, fg_call_state *s, const fg_outcome *out
     fg_health_abandon(e->region, &a->ticket);
   }
   if (s->billing == FG_BILLING_NONE && !(a->flags & FG_AT_USAGE)) {
-    fg_money_release(e, w, s, a, t);
+    fg_money_release(e, s, a, t);
   } else {
     fg_money_keep(s, a);
   }

@@ -41,6 +41,39 @@ static uint32_t recheck(const fg_call_state *s, const fg_facts_build *b) {
   return why != FG_REASON_NONE ? why : fg_budget_route(f, &c, s->stage == FG_STAGE_FAILURE);
 }
 
+/* The same for a first attempt on the primary, by far the most frequent send: no other route needs a look. */
+static uint32_t recheck_primary(const fg_engine *e, const fg_call_state *s, int64_t t) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  const fg_hold hold = fg_hold_of(fg_route_of(e, s, 0), s, s->prompt_tokens, s->max_output_tokens);
+  if (s->attempts_used >= w->total_attempts) {
+    return FG_REASON_ATTEMPTS_EXHAUSTED;
+  }
+  if (fg_elapsed_left(e, s, t) == 0) {
+    return FG_REASON_ELAPSED_EXHAUSTED;
+  }
+  if (s->sends[0] >= w->per_route) {
+    return FG_REASON_ROUTE_ATTEMPTS_EXHAUSTED;
+  }
+  if (fg_extra_tokens(s, hold.tokens) > fg_tokens_left(w, s)) {
+    return FG_REASON_TOKENS_EXHAUSTED;
+  }
+  return fg_extra_nusd(s, hold.nusd) > fg_cost_left(w, s) ? FG_REASON_COST_EXHAUSTED : FG_REASON_NONE;
+}
+
+/* The clocks of this attempt: as they were shown, when it begins when it was meant to. */
+static void clocks_now(const fg_engine *e, const fg_call_state *s, int64_t t, fg_clocks *k) {
+  if (s->clocks_at != fg_since(s, t)) {
+    fg_call_clocks(e, s, s->send_route, 0, t, k);
+    return;
+  }
+  k->connect_ms = s->kept.connect_ms;
+  k->first_token_ms = s->kept.first_token_ms;
+  k->idle_ms = s->kept.idle_ms;
+  k->progress_ms = s->kept.progress_ms;
+  k->total_ms = s->kept.total_ms;
+  k->stall_ms = s->stall_ms;
+}
+
 static int is_resend(const fg_call_state *s) {
   return s->stage == FG_STAGE_FAILURE;
 }
@@ -156,7 +189,7 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
 /* Pays and admits the decided send. 0 and the attempt runs, or the reason it may not. */
 static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build *b, int64_t t, fg_clocks *k) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
-  fg_workflow_rec *rec = fg_region_workflow(e->region, w->key, t);
+  fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
   fg_health_view view;
   fg_health_ask ask;
   fg_attempt a;
@@ -164,6 +197,7 @@ static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build
   fg_paid paid;
   fg_hold hold;
   uint32_t why, prompt = s->prompt_tokens, output = s->max_output_tokens;
+  fg_engine_use(e, w->standin[s->send_route].route, t);
   if (rec == NULL || !fg_ask_of(e, s, s->send_route, t, &ask)) {
     return FG_REASON_ROUTE_OPEN;
   }
@@ -184,7 +218,7 @@ static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build
     undo(e, rec, &paid, t);
     return why;
   }
-  fg_call_clocks(e, s, s->send_route, 0, t, k);
+  clocks_now(e, s, t, k);
   memset(&how, 0, sizeof how);
   how.slot = e->slot;
   how.kind = fg_learn_kind(s);
@@ -195,7 +229,7 @@ static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build
   ask.ignore_ramp = 1; /* slow start was weighed when the route was chosen */
   if (!fg_health_admit(&ask, &how, t, &a.ticket, &view)) {
     const fg_candidate refused = {.health = view.health};
-    fg_money_release(e, w, s, &a, t);
+    fg_money_release(e, s, &a, t);
     undo(e, rec, &paid, t);
     why = fg_gate_health(&refused);
     return why != FG_REASON_NONE ? why : FG_REASON_ROUTE_FULL;
@@ -263,11 +297,12 @@ int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg
       return FG_OK;
     }
     if (s->stage == FG_STAGE_BEGIN && s->send_route == 0 && s->send_rung == 0) {
-      fg_facts_primary(e, s, t, &b);
+      b.facts.candidate_count = 0; /* the admission looks at the primary's health itself */
+      why = recheck_primary(e, s, t);
     } else {
       fg_facts_make(e, s, s->stage, t, &b);
+      why = recheck(s, &b);
     }
-    why = recheck(s, &b);
     if (why == FG_REASON_NONE) {
       why = admit(e, s, &b, t, &k);
       if (why == FG_REASON_NONE) {

@@ -12,7 +12,6 @@ enum { LEARN_MAX_Z = FG_Z_STALL };
 static void first_token(const fg_engine *e, fg_call_state *s, int64_t t) {
   fg_attempt *a = &s->live;
   fg_health_ask ask;
-  fg_health_view v;
   if (a->flags & FG_AT_TOKEN) {
     return;
   }
@@ -20,8 +19,8 @@ static void first_token(const fg_engine *e, fg_call_state *s, int64_t t) {
   if (!fg_ask_of(e, s, a->route, t, &ask)) {
     return;
   }
-  v = fg_health_peek(&ask, t);
-  if (s->stream_mode == FG_STREAM_YES && v.breaker == FG_BREAKER_CLOSED && v.z_milli <= LEARN_MAX_Z) {
+  if (s->stream_mode == FG_STREAM_YES && fg_breaker_peek(&ask.route->breaker, ask.breaker, NULL, t).state == FG_BREAKER_CLOSED &&
+      fg_stall_get(&ask.route->evidence).z_milli <= LEARN_MAX_Z) {
     fg_learn_record(&ask.route->learn[fg_learn_kind(s)], s->prompt_tokens, fg_since(s, t) - a->began_at);
   }
   fg_health_token(&ask, &a->ticket, t + (int64_t)a->progress_ms, t);

@@ -9,9 +9,12 @@ static uint64_t region_identity(const fg_region *r) {
   return fg_hash64(FG_REGION_LAYOUT, parts, sizeof parts);
 }
 
+static uint64_t places(const fg_policy *p) {
+  return (uint64_t)p->route_count + p->account_count + p->workflow_count;
+}
+
 uint64_t fg_engine_bytes(const fg_policy *p) {
-  (void)p; /* today the same for every policy; hosts ask all the same */
-  return sizeof(fg_engine);
+  return p != NULL ? sizeof(fg_engine) + places(p) * sizeof(uint32_t) : 0;
 }
 
 static void configure(fg_engine *e, const fg_policy_globals *g) {
@@ -32,22 +35,37 @@ static void configure(fg_engine *e, const fg_policy_globals *g) {
   e->bucket.trickle_milli = g->bucket_trickle_milli;
 }
 
+static int remember(const fg_region *r, const void *rec, uint32_t *place) {
+  if (rec == NULL) {
+    return 0;
+  }
+  *place = (uint32_t)(((const unsigned char *)rec - (const unsigned char *)r) / 8);
+  return 1;
+}
+
+/* The record that was there, if it still has this key (each kind of record begins with its key). */
+static void *recall(const fg_engine *e, uint64_t n, uint64_t key) {
+  fg_word *rec = (fg_word *)(void *)e->region + e->place[n];
+  return fg_load_relaxed(rec) == key ? rec : NULL;
+}
+
 /* A record for everything the policy names, so that a region too small says so now and not in the middle of a call. */
-static int32_t make_records(const fg_engine *e, int64_t t, fg_error *err) {
+static int32_t make_records(fg_engine *e, int64_t t, fg_error *err) {
   const fg_policy *p = e->policy;
+  uint32_t *place = e->place;
   uint32_t i;
   for (i = 0; i < p->route_count; i++) {
-    if (fg_region_route(e->region, fg_policy_routes(p)[i].key, t) == NULL) {
+    if (!remember(e->region, fg_region_route(e->region, fg_policy_routes(p)[i].key, t), place++)) {
       return fg_error_set(err, FG_ERR_FULL, "the region has no room for all routes: make it with more routes (fg_region_config.routes)");
     }
   }
   for (i = 0; i < p->account_count; i++) {
-    if (fg_region_account(e->region, fg_policy_accounts(p)[i].key, t) == NULL) {
+    if (!remember(e->region, fg_region_account(e->region, fg_policy_accounts(p)[i].key, t), place++)) {
       return fg_error_set(err, FG_ERR_FULL, "the region has no room for all accounts: make it with more accounts (fg_region_config.accounts)");
     }
   }
   for (i = 0; i < p->workflow_count; i++) {
-    if (fg_region_workflow(e->region, fg_policy_workflows(p)[i].key, t) == NULL) {
+    if (!remember(e->region, fg_region_workflow(e->region, fg_policy_workflows(p)[i].key, t), place++)) {
       return fg_error_set(err, FG_ERR_FULL,
                           "the region has no room for all workflows: make it with more workflows (fg_region_config.workflows)");
     }
@@ -66,11 +84,11 @@ int32_t fg_engine_init(void *mem, uint64_t bytes, const fg_policy *p, fg_region 
   if (mem == NULL || p == NULL || r == NULL || out == NULL) {
     return fg_error_set(err, FG_ERR_ARG, "engine memory, policy, region and out must be given");
   }
-  if (bytes < sizeof *e || ((uintptr_t)mem & 7) != 0) {
-    return fg_error_set(err, FG_ERR_ABI, "engine memory is too small or not 8-byte aligned: ask fg_engine_bytes");
-  }
   if (p->magic != FG_POLICY_MAGIC || p->layout != FG_POLICY_LAYOUT) {
     return fg_error_set(err, FG_ERR_ABI, "not a policy block of this library's layout: load the card again");
+  }
+  if (bytes < fg_engine_bytes(p) || ((uintptr_t)mem & 7) != 0) {
+    return fg_error_set(err, FG_ERR_ABI, "engine memory is too small or not 8-byte aligned: ask fg_engine_bytes");
   }
   if (slot >= fg_region_procs(r)) {
     return fg_error_set(err, FG_ERR_ARG, "slot is beyond the region's process slots");
@@ -117,8 +135,14 @@ int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *
   const fg_policy_account *pa = &fg_policy_accounts(e->policy)[pr->account];
   memset(out, 0, sizeof *out);
   out->region = e->region;
-  out->route = fg_region_route(e->region, pr->key, t);
-  out->account = fg_region_account(e->region, pa->key, t);
+  out->route = recall(e, route, pr->key);
+  if (out->route == NULL) {
+    out->route = fg_region_route(e->region, pr->key, t);
+  }
+  out->account = recall(e, (uint64_t)e->policy->route_count + pr->account, pa->key);
+  if (out->account == NULL) {
+    out->account = fg_region_account(e->region, pa->key, t);
+  }
   out->breaker = &e->breaker;
   out->route_quota.in_flight = pr->quota.in_flight;
   out->route_quota.rpm = pr->quota.rpm;
@@ -130,7 +154,15 @@ int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *
 }
 
 fg_workflow_rec *fg_engine_workflow_rec(const fg_engine *e, uint32_t workflow, int64_t t) {
-  return fg_region_workflow(e->region, fg_policy_workflows(e->policy)[workflow].key, t);
+  const uint64_t key = fg_policy_workflows(e->policy)[workflow].key;
+  fg_workflow_rec *rec = recall(e, (uint64_t)e->policy->route_count + e->policy->account_count + workflow, key);
+  return rec != NULL ? rec : fg_region_workflow(e->region, key, t);
+}
+
+void fg_engine_use(const fg_engine *e, uint32_t route, int64_t t) {
+  const fg_policy_route *pr = &fg_policy_routes(e->policy)[route];
+  (void)fg_region_route(e->region, pr->key, t);
+  (void)fg_region_account(e->region, fg_policy_accounts(e->policy)[pr->account].key, t);
 }
 
 fg_day fg_engine_day(const fg_engine *e, int64_t t) {

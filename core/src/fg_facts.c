@@ -25,7 +25,7 @@ const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, u
 int fg_ask_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t, fg_health_ask *out) {
   const uint32_t route = fg_workflow_of(e, s)->standin[place].route;
   const int ok = fg_engine_ask(e, route, t, out);
-  out->rand = fg_rand(s->stream, route, 0); /* the same at the look and at the admission */
+  out->rand = fg_mix64(s->stream + route); /* the same at the look and at the admission */
   return ok;
 }
 
@@ -79,14 +79,16 @@ static int is_free(const fg_call_state *s) {
 
 uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t) {
   const fg_policy_route *r = fg_route_of(e, s, s->failed_route);
-  const fg_route_rec *rec = fg_region_route(e->region, r->key, t);
+  const fg_route_rec *rec;
+  fg_health_ask ask;
   uint64_t successes;
   if (is_free(s)) {
     return 0;
   }
-  if (rec == NULL) {
+  if (!fg_ask_of(e, s, s->failed_route, t, &ask)) {
     return BUCKET_RETRY;
   }
+  rec = ask.route;
   successes = fg_load(&rec->count[FG_ROUTE_SUCCESSES]);
   if (successes < MEAN_SAMPLES) {
     return BUCKET_RETRY;
@@ -370,7 +372,7 @@ static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t 
   fg_facts *f = &b->facts;
   const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
   const fg_policy_route *base = fg_route_of(e, s, base_place);
-  const fg_workflow_rec *rec = fg_region_workflow(e->region, w->key, t);
+  const fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
   uint32_t output = s->max_output_tokens;
   memset(f, 0, offsetof(fg_facts, ladder));
   f->size = sizeof *f;

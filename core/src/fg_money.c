@@ -63,19 +63,19 @@ int64_t fg_cost_left(const fg_policy_workflow *w, const fg_call_state *s) {
 int fg_money_day_over(const fg_engine *e, const fg_policy_workflow *w, int64_t nusd, int64_t t) {
   const fg_day day = fg_engine_day(e, t);
   const int64_t all = e->policy->globals.spend_per_day_nusd;
-  fg_workflow_rec *rec;
+  const fg_workflow_rec *rec;
   if (all >= 0 && fg_spend_over(&e->region->spend_day, all, nusd, day)) {
     return 1;
   }
   if (w->spend_per_day_nusd < 0) {
     return 0;
   }
-  rec = fg_region_workflow(e->region, w->key, t);
+  rec = fg_engine_workflow_rec(e, (uint32_t)(w - fg_policy_workflows(e->policy)), t);
   return rec == NULL || fg_spend_over(&rec->spend_day, w->spend_per_day_nusd, nusd, day);
 }
 
 uint32_t fg_money_hold(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, fg_hold hold, int64_t t) {
-  fg_workflow_rec *rec = fg_region_workflow(e->region, w->key, t);
+  fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
   uint32_t stamp = 0;
   if (rec == NULL) {
     return FG_REASON_SPEND_PER_DAY; /* no word to count it in: not sent */
@@ -92,9 +92,9 @@ uint32_t fg_money_hold(const fg_engine *e, const fg_policy_workflow *w, fg_call_
   return FG_REASON_NONE;
 }
 
-static void become(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, int64_t held_nusd, uint32_t held_tokens, uint32_t stamp,
+static void become(const fg_engine *e, fg_call_state *s, int64_t held_nusd, uint32_t held_tokens, uint32_t stamp,
                    int64_t nusd, uint32_t tokens, int64_t t) {
-  fg_workflow_rec *rec = fg_region_workflow(e->region, w->key, t);
+  fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
   if (rec != NULL) {
     fg_spend_settle(&rec->spend_day, &e->region->spend_day, held_nusd, nusd, stamp, fg_engine_day(e, t));
   }
@@ -102,8 +102,8 @@ static void become(const fg_engine *e, const fg_policy_workflow *w, fg_call_stat
   s->spent_tokens = fg_add32(fg_sub32(s->spent_tokens, held_tokens), tokens);
 }
 
-void fg_money_release(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, int64_t t) {
-  become(e, w, s, a->hold_nusd, a->hold_tokens, a->stamp, 0, 0, t);
+void fg_money_release(const fg_engine *e, fg_call_state *s, fg_attempt *a, int64_t t) {
+  become(e, s, a->hold_nusd, a->hold_tokens, a->stamp, 0, 0, t);
   a->hold_nusd = 0;
   a->hold_tokens = 0;
 }
@@ -127,16 +127,16 @@ static int reported(const fg_answer *u) {
 }
 
 void fg_money_settle(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, const fg_answer *usage, int64_t t) {
-  fg_route_rec *rec;
+  fg_health_ask ask;
   int64_t nusd;
   const fg_policy_route *r = route_of(e, w, a->route);
   if ((a->flags & FG_AT_USAGE) || !reported(usage)) {
     return;
   }
   nusd = usage->prompt_tokens == 0 && usage->output_tokens == 0 ? usage->cost_nusd : cost_of(r, usage);
-  become(e, w, s, a->hold_nusd, a->hold_tokens, a->stamp, nusd, fg_add32(usage->prompt_tokens, usage->output_tokens), t);
-  rec = fg_region_route(e->region, r->key, t);
-  if (rec != NULL) {
+  become(e, s, a->hold_nusd, a->hold_tokens, a->stamp, nusd, fg_add32(usage->prompt_tokens, usage->output_tokens), t);
+  if (fg_engine_ask(e, w->standin[a->route].route, t, &ask)) {
+    fg_route_rec *rec = ask.route;
     fg_count(&rec->count[FG_ROUTE_TOKENS_IN], usage->prompt_tokens);
     fg_count(&rec->count[FG_ROUTE_TOKENS_OUT], usage->output_tokens);
     fg_count(&rec->count[FG_ROUTE_NUSD], (uint64_t)(nusd > 0 ? nusd : 0));

@@ -19,7 +19,7 @@ int64_t fg_cost_left(const fg_policy_workflow *w, const fg_call_state *s);
 /* Holds an attempt's worst case in the call and in the day's money. 0, or FG_REASON_SPEND_PER_DAY and nothing held. */
 uint32_t fg_money_hold(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, fg_hold hold, int64_t t);
 /* Proved unbilled: the hold is released. */
-void fg_money_release(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, int64_t t);
+void fg_money_release(const fg_engine *e, fg_call_state *s, fg_attempt *a, int64_t t);
 /* Final usage: the hold becomes what it cost. Usage without token counts settles nothing. */
 void fg_money_settle(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, const fg_answer *usage, int64_t t);
 /* The attempt ends unsettled: its hold waits for late usage or the bill. */
