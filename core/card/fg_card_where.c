@@ -43,6 +43,55 @@ static fg_str skip_string(walk *w) {
   return fg_str_make(w->text + from, (uint32_t)(w->at++ - from));
 }
 
+static uint32_t hex4(const char *s) {
+  uint32_t v = 0;
+  for (uint32_t i = 0; i < 4; i++) {
+    char ch = fg_lower(s[i]);
+    v = v << 4 | (uint32_t)(fg_is_digit(ch) ? ch - '0' : ch - 'a' + 10);
+  }
+  return v;
+}
+
+static uint32_t put_utf8(char *to, uint32_t v) {
+  uint32_t more = v < 0x80 ? 0 : v < 0x800 ? 1 : v < 0x10000 ? 2 : 3;
+  static const uint8_t LEAD[] = {0, 0xC0, 0xE0, 0xF0};
+  to[0] = (char)(LEAD[more] | v >> (6 * more));
+  for (uint32_t i = 1; i <= more; i++) {
+    to[i] = (char)(0x80 | (v >> (6 * (more - i)) & 0x3F));
+  }
+  return more + 1;
+}
+
+/* Hash of a key as the tree has it; escapes are rare, and keys of the card are short. */
+static uint64_t key_hash(uint64_t path, fg_str key) {
+  char text[512];
+  uint32_t len = 0;
+  if (memchr(key.ptr, '\\', key.len) == NULL || key.len > sizeof text) {
+    return fg_hash64(path, key.ptr, key.len);
+  }
+  for (uint32_t i = 0; i < key.len; i++) {
+    if (key.ptr[i] != '\\') {
+      text[len++] = key.ptr[i];
+      continue;
+    }
+    char ch = key.ptr[++i];
+    if (ch != 'u') {
+      static const char FROM[] = "bfnrt", TO[] = "\b\f\n\r\t";
+      const char *at = strchr(FROM, ch);
+      text[len++] = at != NULL ? TO[at - FROM] : ch;
+      continue;
+    }
+    uint32_t v = hex4(key.ptr + i + 1);
+    i += 4;
+    if (v >> 10 == 0x36) { /* a high half; its low one follows */
+      v = 0x10000 + ((v & 0x3FF) << 10) + (hex4(key.ptr + i + 3) & 0x3FF);
+      i += 6;
+    }
+    len += put_utf8(text + len, v);
+  }
+  return fg_hash64(path, text, len);
+}
+
 static void run(walk *w) {
   uint64_t path[DEPTH] = {1};
   uint32_t index[DEPTH] = {0}, depth = 0, fresh = 0; /* fresh: an element of the array is about to begin */
@@ -58,7 +107,7 @@ static void run(walk *w) {
       uint64_t at = w->at;
       fg_str key = skip_string(w);
       if (depth > 0 && objects >> depth & 1 && w->text[at] == '"' && index[depth] == 0) {
-        value = fg_hash64(path[depth], key.ptr, key.len);
+        value = key_hash(path[depth], key);
         note(w, value, at);
         index[depth] = 1; /* the key is read: a string now is its value */
       }

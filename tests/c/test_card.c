@@ -352,6 +352,28 @@ static void limits_of_size(void) {
   FG_EQ(counts.open, 0);
 }
 
+/* A warning is where its key is, also when the key is written in escapes. */
+static void escaped_keys(void) {
+  static const char CARD[] = "{\"version\": 1,\n \"routes\": {\"m\": {\"provider\": \"p\", \"model\": \"m\"},\n  \"\\u0436\\ud83d\\ude00\\n\\/x\": {\"provider\": \"p\", \"model\": \"m\"}},\n"
+                             " \"workflows\": {\"w\": {\"kind\": \"batch\", \"routes\": [\"m\"]}}}";
+  char plain[sizeof CARD];
+  memcpy(plain, CARD, sizeof CARD);
+  char *n = strstr(plain, "\\n"); /* a control byte is no name: write a letter */
+  memcpy(n, "\\t", 2);
+  card_mem counts = {0, 0, 0, 0};
+  fg_mem mem = card_allocator(&counts);
+  fg_policy *p = NULL;
+  fg_error err;
+  FG_EQ(load(CARD, sizeof CARD - 1, &counts, 0, &p, &err), FG_ERR_RANGE);
+  FG_CHECK(err.what == FG_LOAD_BAD_VALUE && err.line == 3);
+  memcpy(strstr(plain, "\\t"), "yz", 2);
+  FG_EQ(load(plain, sizeof CARD - 1, &counts, 0, &p, &err), FG_OK);
+  FG_EQ(fg_policy_lint(p, 0, &err), FG_OK);
+  FG_EQ_STR(err.path, "routes.\xd0\xb6\xf0\x9f\x98\x80yz/x");
+  FG_CHECK(err.line == 3 && err.column == 3);
+  fg_policy_free(p, &mem);
+}
+
 static void arguments(void) {
   card_mem counts = {0, 0, 0, 0};
   fg_mem mem = card_allocator(&counts), none = {NULL, NULL, NULL};
@@ -394,6 +416,7 @@ int main(void) {
   many(10000, 1000);
   many(3, 5000);
   limits_of_size();
+  escaped_keys();
   arguments();
   cJSON_Delete(all);
   free(text);
