@@ -82,7 +82,7 @@ fg_gcra_config fg_gcra_per_minute(uint32_t rate) {
 fg_pace fg_pace_get(const fg_word *w, int64_t t) {
   uint64_t v = fg_load(w);
   fg_pace p = {(uint32_t)fg_bits(v, 62, 2), (uint32_t)fg_bits(v, FG_T_BITS, 25), (int64_t)fg_bits(v, 0, FG_T_BITS)};
-  if (p.mode > FG_PACE_ON || p.since > t + 3600000) {
+  if (p.mode > FG_PACE_ON || p.since - t > FG_PACE_LIFE_MS || t - p.since > FG_PACE_LIFE_MS) {
     fg_pace off = {FG_PACE_OFF, 0, 0};
     return off;
   }

@@ -23,7 +23,8 @@ fg_gcra_result fg_gcra_peek(const fg_word *tat, const fg_gcra_config *c, uint64_
 fg_gcra_result fg_gcra_take(fg_word *tat, const fg_gcra_config *c, uint64_t n, int64_t t);       /* n 0 peeks */
 void fg_gcra_undo(fg_word *tat, const fg_gcra_config *c, uint64_t n);                            /* an allowed take that was not used */
 
-/* The learned pace of a route: mode:2 rate_milli:25 since:37; its GCRA word lies beside it. */
+/* The learned pace of a route: mode:2 rate_milli:25 since:37; its GCRA word lies beside it. Not renewed for an hour, it is forgotten. */
+enum { FG_PACE_LIFE_MS = 3600000 };
 enum { FG_PACE_OFF = 0, FG_PACE_LEARN = 1, FG_PACE_ON = 2 };
 typedef struct fg_pace { uint32_t mode, rate_milli; int64_t since; } fg_pace; /* requests per 1000 s */
 fg_pace fg_pace_get(const fg_word *w, int64_t t);

@@ -78,6 +78,9 @@ int main(void) {
   FG_EQ(fg_gcra_take(&tat, &c, 1, 5000).allowed, 1);
   FG_EQ(fg_gcra_take(&tat, &c, 1, 5000).allowed, 1);
   FG_EQ(fg_gcra_take(&tat, &c, 1, 5000).retry_ms, 400);
+  FG_EQ(fg_pace_get(&p, 5000 + 3600001).mode, FG_PACE_OFF); /* forgotten */
+  fg_pace_verify(&p, 6000);
+  FG_EQ(fg_pace_get(&p, 6000).mode, FG_PACE_ON);
   fg_pace_clear(&p);
   FG_EQ(fg_pace_get(&p, 6000).mode, FG_PACE_OFF);
 
