@@ -93,7 +93,7 @@ static uint32_t take2(reader *r) {
 
 /* ------------------------------------------------------------------ books */
 
-enum { OP_NONE, OP_OPEN, OP_COMMITTED }; /* of an operation that is not idempotent and was not settled */
+enum { OP_NONE, OP_OPEN, OP_COMMITTED, OP_IDEMPOTENT, OP_SETTLED }; /* the last two are for good: nothing is claimed of them */
 
 typedef struct books {
   fg_call call;
@@ -145,7 +145,7 @@ static int sends(const fg_decision *d) {
 
 static int effect_open(const books *b) {
   for (int i = 0; i < OPS; i++) {
-    if (b->op[i] != OP_NONE) {
+    if (b->op[i] == OP_OPEN || b->op[i] == OP_COMMITTED) {
       return 1;
     }
   }
@@ -279,12 +279,21 @@ static void tool(world *w, books *b, reader *r) {
   uint32_t at = take(r) % OPS, state = take(r) % (FG_TOOL_COUNT + 1), idempotent = take(r) % 4 == 0;
   int32_t rc = fg_call_tool(w->engine, &b->call, 0, names[at], 4, state, idempotent, w->now);
   note(w, &rc, sizeof rc);
+  if (talk) {
+    printf("  %s %s idempotent %u: %d\n", names[at], state < FG_TOOL_COUNT ? fg_name(FG_TABLE_TOOL, state) : "?", idempotent, rc);
+  }
   if (rc != FG_OK || b->ended) {
     return;
   }
   b->late |= !b->running;
-  if (idempotent || state == FG_TOOL_FAILED) {
-    b->op[at] = OP_NONE;
+  if (idempotent) {
+    b->op[at] = OP_IDEMPOTENT;
+  }
+  if (b->op[at] >= OP_IDEMPOTENT) {
+    return;
+  }
+  if (state == FG_TOOL_FAILED) {
+    b->op[at] = b->op[at] == OP_COMMITTED ? OP_COMMITTED : OP_NONE;
   } else if (state == FG_TOOL_STARTED && b->op[at] == OP_NONE) {
     b->op[at] = OP_OPEN;
   } else if (state == FG_TOOL_COMMITTED || state == FG_TOOL_ACKNOWLEDGED) {
@@ -409,15 +418,16 @@ static void resolved(world *w, books *b, reader *r) {
   int32_t rc = fg_call_resolved(w->engine, &b->call, names[at], 4, effect, w->now, &d);
   if (rc == FG_OK) {
     b->late |= !b->running;
-    b->op[at] = effect == FG_EFFECT_COMMITTED ? OP_COMMITTED : OP_NONE;
+    b->op[at] = b->op[at] == OP_IDEMPOTENT ? OP_IDEMPOTENT : effect == FG_EFFECT_COMMITTED ? OP_COMMITTED : OP_SETTLED;
   }
   judge(w, b, rc, &d, FROM_RESOLVED);
 }
 
 static void cancel(world *w, books *b) {
+  int was_over = b->ended; /* then a cancel changes nothing: a look-up may still reopen the call */
   fg_decision d = decision_new();
   int32_t rc = fg_call_cancel(w->engine, &b->call, w->now, &d);
-  if (rc == FG_OK && d.action == FG_ACTION_FAIL_CLOSED) {
+  if (rc == FG_OK && d.action == FG_ACTION_FAIL_CLOSED && !was_over) {
     b->cancelled = 1;
   }
   judge(w, b, rc, &d, FROM_OTHER);
