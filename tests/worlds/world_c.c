@@ -360,11 +360,19 @@ static void unreduced(void) {
 }
 
 static void threes(int all, int kills) {
-  static const int chosen[][4] = {{CLOSED, FAIL, FAIL, PAY}, {EXPIRED, ADMIT, PAY, PAY}, {PROBING, OK, FAIL, TOKEN},
-                                  {SILENT, FLAG, TOKEN, PAY}, {CLOSED, PAY, PAY, PAY}, {PROBING, CANCEL, FLAG, PAY}};
+  static const int chosen[][4] = {
+      {CLOSED, FAIL, FAIL, PAY},       {CLOSED, ADMIT, ADMIT, ADMIT},   {CLOSED, ADMIT, FAIL, PAY},   {CLOSED, PAY, PAY, PAY},
+      {CLOSED, ADMIT, CANCEL, REAP},   {EXPIRED, ADMIT, PAY, PAY},      {EXPIRED, ADMIT, ADMIT, REAP}, {PROBING, OK, FAIL, TOKEN},
+      {PROBING, OK, ADMIT, ADMIT},     {PROBING, CANCEL, ADMIT, ADMIT}, {PROBING, CANCEL, FLAG, PAY}, {PROBING, FAIL, ADMIT, REAP},
+      {SILENT, FLAG, TOKEN, PAY},      {SILENT, FLAG, FLAG, TOKEN},     {SILENT, FLAG, FAIL, PAY},
+  };
   if (!all) {
     for (uint32_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++) {
+      uint64_t before = sum.runs;
       try_ops(chosen[i][0], &chosen[i][1], 3, 0, kills);
+      printf("  %-8s %s %s %s: %llu runs, %.1f s\n", situation_names[chosen[i][0]], op_names[chosen[i][1]], op_names[chosen[i][2]],
+             op_names[chosen[i][3]], (unsigned long long)(sum.runs - before), seconds());
+      (void)fflush(stdout);
     }
   }
   for (int s = 0; all && s < SITUATIONS; s++) {
@@ -394,6 +402,8 @@ int main(int argc, char **argv) {
   pairs(1);
   unreduced();
   threes(0, 1);
+  static const int long_three[] = {ADMIT, FAIL, FAIL};
+  try_ops(CLOSED, long_three, 3, 0, 0);
   if (full) {
     threes(1, 0);
   }
