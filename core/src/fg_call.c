@@ -8,12 +8,11 @@
 
 int32_t fg_call_touch(const fg_engine *e, fg_call *c, int64_t now_ms, fg_call_state **s, int64_t *t) {
   fg_call_state *state;
-  uint32_t did = 0;
   int32_t rc;
   if (c == NULL) {
     return FG_ERR_ARG;
   }
-  rc = fg_engine_enter(e, now_ms, t, &did);
+  rc = fg_engine_arrive(e, now_ms, t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -26,12 +25,23 @@ int32_t fg_call_touch(const fg_engine *e, fg_call *c, int64_t now_ms, fg_call_st
     *t = state->last_t; /* time that goes back stands still */
   }
   state->last_t = *t;
-  fg_call_alert(state, did);
   *s = state;
   return FG_OK;
 }
 
+void fg_call_look(const fg_engine *e, fg_call_state *s, int64_t t) {
+  fg_call_alert(s, fg_health_scan(e->region, &e->breaker, t));
+}
+
 int32_t fg_call_open(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
+  const int32_t rc = fg_call_open_first(e, c, now_ms, out, s, t);
+  if (rc == FG_OK) {
+    fg_call_look(e, *s, *t);
+  }
+  return rc;
+}
+
+int32_t fg_call_open_first(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
   uint32_t size;
   if (out == NULL) {
     return FG_ERR_ARG;

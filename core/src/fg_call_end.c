@@ -151,11 +151,19 @@ static void accept(const fg_engine *e, fg_call_state *s, const fg_answer *a, int
   fg_call_keep(e, s, out);
 }
 
+/* A complete answer contains a first token, no later than now; when it came is not known, so nothing is learned from it. */
+static void came(const fg_engine *e, fg_call_state *s, int64_t t) {
+  fg_health_ask ask;
+  if (!(s->live.flags & FG_AT_TOKEN) && fg_ask_of(e, s, s->live.route, t, &ask)) {
+    fg_health_token(&ask, &s->live.ticket, t + (int64_t)s->live.progress_ms, t);
+  }
+}
+
 int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *a, int64_t now_ms, fg_decision *out) {
   fg_call_state *s;
   uint32_t bad;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open_first(e, c, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -166,9 +174,12 @@ int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const 
     return FG_ERR_ABI;
   }
   if (!is_live(s, attempt)) {
+    fg_call_look(e, s, t);
     fg_call_again(e, s, out);
     return FG_OK;
   }
+  came(e, s, t);
+  fg_call_look(e, s, t);
   s->live.flags |= FG_AT_SENT | FG_AT_ACCEPTED;
   fg_commit_billing(s, FG_BILLING_LIKELY);
   if (a->prompt_tokens != 0 || a->output_tokens != 0 || a->cost_nusd > 0) {

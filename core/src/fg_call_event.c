@@ -57,6 +57,7 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
     return FG_ERR_ARG;
   }
   if (!is_live(s, attempt)) {
+    fg_call_look(e, s, t);
     return FG_OK; /* late news of an attempt that is over changes no fact */
   }
   a = &s->live;
@@ -102,6 +103,7 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
     a->flags &= (uint16_t)~FG_AT_TOOL_OPEN;
     break;
   }
+  fg_call_look(e, s, t);
   return FG_OK;
 }
 
@@ -124,6 +126,7 @@ int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, const fg
   } else if (usage->flags & FG_ANSWER_USAGE_FINAL) { /* also after the call has ended, once */
     (void)fg_money_late(e, fg_workflow_of(e, s), s, attempt != 0 ? attempt : s->attempt_count, usage, t);
   }
+  fg_call_look(e, s, t);
   return FG_OK;
 }
 
@@ -140,5 +143,6 @@ int32_t fg_call_tool(const fg_engine *e, fg_call *c, uint32_t attempt, const cha
   }
   (void)attempt; /* a tool acts for the step, whichever attempt asked for it */
   fg_commit_tool(s, op, len, state, idempotent);
+  fg_call_look(e, s, t);
   return FG_OK;
 }

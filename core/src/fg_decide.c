@@ -51,9 +51,6 @@ static uint32_t better_elsewhere(const fg_facts *f) {
     if (f->spill_mode == FG_SPILL_PREFER_FAST) {
       return FG_REASON_FASTER_ELSEWHERE;
     }
-    if (f->flags & (FG_FACT_WAITED | FG_FACT_ROUTE_PACED)) {
-      return FG_REASON_LIMIT_PERSISTS;
-    }
   }
   return FG_REASON_NONE;
 }

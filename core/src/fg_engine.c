@@ -115,9 +115,8 @@ int32_t fg_engine_init(void *mem, uint64_t bytes, const fg_policy *p, fg_region 
   return FG_OK;
 }
 
-int32_t fg_engine_enter(const fg_engine *e, int64_t now_ms, int64_t *t, uint32_t *did) {
+int32_t fg_engine_arrive(const fg_engine *e, int64_t now_ms, int64_t *t) {
   int32_t rc;
-  *did = 0;
   if (e == NULL || e->magic != FG_ENGINE_MAGIC) {
     return FG_ERR_ARG;
   }
@@ -126,8 +125,13 @@ int32_t fg_engine_enter(const fg_engine *e, int64_t now_ms, int64_t *t, uint32_t
     return rc;
   }
   fg_witness_present(e->region, e->slot, *t);
-  *did = fg_health_scan(e->region, &e->breaker, *t);
   return FG_OK;
+}
+
+int32_t fg_engine_enter(const fg_engine *e, int64_t now_ms, int64_t *t, uint32_t *did) {
+  const int32_t rc = fg_engine_arrive(e, now_ms, t);
+  *did = rc == FG_OK ? fg_health_scan(e->region, &e->breaker, *t) : 0;
+  return rc;
 }
 
 int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *out) {

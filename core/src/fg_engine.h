@@ -21,6 +21,8 @@ struct fg_engine {
 /* Every entry point begins here: checks the engine, turns now_ms into t, tells the region this process is alive, looks at overdue attempts.
  * *did: FG_DID_* of what that look changed. */
 int32_t fg_engine_enter(const fg_engine *e, int64_t now_ms, int64_t *t, uint32_t *did);
+/* The same without the look: for news of an attempt, which comes before the verdict on its silence (a tie is in time). */
+int32_t fg_engine_arrive(const fg_engine *e, int64_t now_ms, int64_t *t);
 /* The live records of a route (by its index in the policy). 0 when the region has no room for one. Does not keep them from being
  * reclaimed when idle for a day: fg_engine_use does, once an attempt. */
 int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *out);

@@ -67,11 +67,11 @@ static uint32_t total_of(const fg_policy_workflow *w, const fg_call_state *s, fg
 /* 2 x q99 leaves room above the stall evidence (1.5 x q99), which looks at the route and not at the attempt. */
 static uint32_t first_token_of(const fg_policy_workflow *w, const fg_call_state *s, fg_quantile q99, uint32_t total_ms) {
   const uint32_t prior = (s->features & FG_FEATURE_REASONING) ? REASONING_MS : FIRST_TOKEN_MS;
+  if (not_streamed(s)) {
+    return total_ms; /* a whole answer has no first token of its own, whatever the card says of streams */
+  }
   if (w->first_token_ms != 0) {
     return w->first_token_ms;
-  }
-  if (not_streamed(s)) {
-    return total_ms;
   }
   return q99.samples >= FG_STALL_SAMPLES ? fg_min32(fg_max32(fg_mul32(q99.ms, 2), FIRST_TOKEN_FLOOR_MS), prior) : prior;
 }

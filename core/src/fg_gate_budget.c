@@ -68,7 +68,9 @@ uint32_t fg_budget_retry(const fg_facts *f, uint32_t wait_ms) {
   if (why != FG_REASON_NONE) {
     return why;
   }
-  /* A route that stayed silent must be given its whole first-token time-out again, or not at all. */
-  need = f->failure.klass == FG_CLASS_SILENT ? c->first_token_ms : c->estimate_ms;
+  need = c->estimate_ms;
+  if (f->failure.klass == FG_CLASS_SILENT && c->first_token_ms > need) {
+    need = c->first_token_ms; /* a route that stayed silent is given its whole first-token time-out again, or nothing */
+  }
   return wait_ms > f->elapsed_left_ms || need > f->elapsed_left_ms - wait_ms ? FG_REASON_WAIT_DOES_NOT_FIT : FG_REASON_NONE;
 }
