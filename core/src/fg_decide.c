@@ -73,7 +73,8 @@ static void retry_or_leave(fg_weigh *w) {
     return;
   }
   if (w->base_why != FG_REASON_NONE && f->failure.owner == FG_OWNER_RATE) {
-    prefer = FG_REASON_NONE; /* a wait that does not fit says more than that the limit persists */
+    const bool used_up = w->base_why == FG_REASON_CLASS_RETRIES_EXHAUSTED || w->base_why == FG_REASON_ROUTE_ATTEMPTS_EXHAUSTED;
+    prefer = used_up && (f->flags & (FG_FACT_WAITED | FG_FACT_ROUTE_PACED)) ? FG_REASON_LIMIT_PERSISTS : FG_REASON_NONE;
   }
   fg_weigh_reject(w, f->failed, prefer != FG_REASON_NONE ? prefer : w->base_why);
   stand_in = fg_weigh_stand_in(w);
