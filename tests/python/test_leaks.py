@@ -142,6 +142,7 @@ def work():
 """,
     "runs": """
 def work():
+    clock.slept.clear()
     engine.run("bare", FakeProvider("x", clock=clock), sleep=clock.sleep)
     for script in ((ProviderError(503), "x"), (ProviderError(400),)):
         send = FakeProvider(*script, clock=clock)

@@ -128,9 +128,9 @@ static PyObject *begin_refused(fgpy_engine *e, const fg_request *r,
   if (rc == FG_ERR_ARG &&
       fg_policy_find(e->policy->block, FG_FIND_WORKFLOW, r->workflow.ptr,
                      r->workflow.len) == 0) {
-    PyObject *name = PyUnicode_DecodeUTF8(
-        r->workflow.ptr ? r->workflow.ptr : "", (Py_ssize_t)r->workflow.len,
-        "replace");
+    PyObject *name =
+        PyUnicode_DecodeUTF8(r->workflow.ptr ? r->workflow.ptr : "",
+                             (Py_ssize_t)r->workflow.len, "replace");
     if (name != NULL) {
       PyErr_Format(e->st->argument_error,
                    "the card has no workflow %R; it has %R", name,
@@ -147,40 +147,46 @@ static PyObject *begin_refused(fgpy_engine *e, const fg_request *r,
   return fgpy_fail(e->st, rc, "begin");
 }
 
-/* begin()'s keywords into r. `more` gets what is not a fact of the request. */
+/* The k-th keyword: its text is the object's own, and ends with NUL. */
+static const char *key_text(PyObject *kwnames, Py_ssize_t k) {
+  return PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, k), NULL);
+}
+
+/* begin()'s keywords into r, and those that are not facts of the request. */
 static int begin_facts(fgpy_keep *keep, PyObject *const *values,
                        PyObject *kwnames, fg_request *r, PyObject **now,
                        PyObject **id, PyObject **language) {
   Py_ssize_t count = kwnames ? PyTuple_Size(kwnames) : 0;
   Py_ssize_t choice = -1;
   for (Py_ssize_t k = 0; k < count; k++) {
-    PyObject *key = PyTuple_GetItem(kwnames, k);
-    if (PyUnicode_CompareWithASCIIString(key, "tool_choice") == 0) {
+    const char *key = key_text(kwnames, k);
+    if (key == NULL) {
+      return -1;
+    }
+    if (strcmp(key, "tool_choice") == 0) {
       choice = k; /* a name of tools: when those are read */
       continue;
     }
-    if (PyUnicode_CompareWithASCIIString(key, "now_ms") == 0) {
+    if (strcmp(key, "now_ms") == 0) {
       *now = values[k];
       continue;
     }
     int rc = fgpy_request_key(keep, key, values[k], r);
     if (rc == 0) {
-      PyErr_Format(PyExc_TypeError, "begin() has no fact '%U'", key);
+      PyErr_Format(PyExc_TypeError, "begin() has no fact '%s'", key);
     }
     if (rc <= 0) {
       return -1;
     }
-    if (PyUnicode_CompareWithASCIIString(key, "call_id") == 0) {
+    if (strcmp(key, "call_id") == 0) {
       *id = values[k] == Py_None ? NULL : values[k];
-    } else if (PyUnicode_CompareWithASCIIString(key, "language") == 0) {
+    } else if (strcmp(key, "language") == 0) {
       *language = values[k] == Py_None ? NULL : values[k];
     }
   }
   if (choice >= 0) {
-    return fgpy_request_key(keep, PyTuple_GetItem(kwnames, choice),
-                            values[choice], r) < 0
-               ? -1
-               : 0;
+    return fgpy_request_key(keep, "tool_choice", values[choice], r) < 0 ? -1
+                                                                        : 0;
   }
   return 0;
 }
@@ -370,11 +376,11 @@ static PyObject *call_tool(fgpy_call *self, PyObject *const *args,
       fgpy_bool(in[2], "idempotent", &idempotent) == 0 &&
       fgpy_u32(in[3], "attempt", &attempt) == 0 &&
       call_ready(self, in[4], &now_ms) == 0) {
-    out = done(self,
-               fg_call_tool(self->engine->engine, &self->box->call, attempt,
-                            op.ptr, op.len, state, (uint32_t)idempotent,
-                            now_ms),
-               "tool");
+    out =
+        done(self,
+             fg_call_tool(self->engine->engine, &self->box->call, attempt,
+                          op.ptr, op.len, state, (uint32_t)idempotent, now_ms),
+             "tool");
   }
   fgpy_keep_drop(&keep);
   return out;
@@ -382,9 +388,10 @@ static PyObject *call_tool(fgpy_call *self, PyObject *const *args,
 
 /* Keywords of usage() and success() into a. `reported`: 1 when they told of
  * tokens or money, without a word on final. */
-static int answer_facts(fgpy_keep *keep, const char *fn, PyObject *const *values,
-                        PyObject *kwnames, fg_answer *a, uint32_t *attempt,
-                        PyObject **now, int *reported) {
+static int answer_facts(fgpy_keep *keep, const char *fn,
+                        PyObject *const *values, PyObject *kwnames,
+                        fg_answer *a, uint32_t *attempt, PyObject **now,
+                        int *reported) {
   Py_ssize_t count = kwnames ? PyTuple_Size(kwnames) : 0;
   int said = 0;
   memset(a, 0, sizeof *a);
@@ -393,12 +400,15 @@ static int answer_facts(fgpy_keep *keep, const char *fn, PyObject *const *values
   *now = NULL;
   *reported = 0;
   for (Py_ssize_t k = 0; k < count; k++) {
-    PyObject *key = PyTuple_GetItem(kwnames, k);
-    if (PyUnicode_CompareWithASCIIString(key, "now_ms") == 0) {
+    const char *key = key_text(kwnames, k);
+    if (key == NULL) {
+      return -1;
+    }
+    if (strcmp(key, "now_ms") == 0) {
       *now = values[k];
       continue;
     }
-    if (PyUnicode_CompareWithASCIIString(key, "attempt") == 0) {
+    if (strcmp(key, "attempt") == 0) {
       if (fgpy_u32(values[k], "attempt", attempt) < 0) {
         return -1;
       }
@@ -406,19 +416,17 @@ static int answer_facts(fgpy_keep *keep, const char *fn, PyObject *const *values
     }
     int rc = fgpy_answer_key(keep, key, values[k], a);
     if (rc == 0) {
-      PyErr_Format(PyExc_TypeError, "%s() has no argument '%U'", fn, key);
+      PyErr_Format(PyExc_TypeError, "%s() has no argument '%s'", fn, key);
     }
     if (rc <= 0) {
       return -1;
     }
     int none = values[k] == Py_None;
-    said |= PyUnicode_CompareWithASCIIString(key, "final") == 0 && !none;
-    *reported |=
-        !none &&
-        (PyUnicode_CompareWithASCIIString(key, "prompt_tokens") == 0 ||
-         PyUnicode_CompareWithASCIIString(key, "output_tokens") == 0 ||
-         PyUnicode_CompareWithASCIIString(key, "cost_usd") == 0 ||
-         PyUnicode_CompareWithASCIIString(key, "cost_nusd") == 0);
+    said |= strcmp(key, "final") == 0 && !none;
+    *reported |= !none && (strcmp(key, "prompt_tokens") == 0 ||
+                           strcmp(key, "output_tokens") == 0 ||
+                           strcmp(key, "cost_usd") == 0 ||
+                           strcmp(key, "cost_nusd") == 0);
   }
   *reported = *reported && !said;
   return 0;
@@ -509,8 +517,8 @@ static const char *const now_names[] = {"now_ms"};
 typedef int32_t plain(const fg_engine *, fg_call *, int64_t, fg_decision *);
 
 static PyObject *call_plain(fgpy_call *self, PyObject *const *args,
-                            Py_ssize_t nargs, PyObject *kwnames,
-                            const char *fn, plain *op) {
+                            Py_ssize_t nargs, PyObject *kwnames, const char *fn,
+                            plain *op) {
   const fgpy_sig sig = {fn, now_names, 1, 1, 0};
   PyObject *in[1];
   int64_t now_ms = 0;
@@ -606,9 +614,8 @@ static PyObject *call_resolved(fgpy_call *self, PyObject *const *args,
       call_ready(self, in[2], &now_ms) == 0) {
     fgpy_decision *d = decision_of(self);
     if (d != NULL) {
-      int32_t rc =
-          fg_call_resolved(self->engine->engine, &self->box->call, op.ptr,
-                           op.len, effect, now_ms, &d->d);
+      int32_t rc = fg_call_resolved(self->engine->engine, &self->box->call,
+                                    op.ptr, op.len, effect, now_ms, &d->d);
       out = answer(self, d, rc, "resolved");
     }
   }
@@ -622,8 +629,7 @@ static PyObject *call_latest(fgpy_call *self, PyObject *unused) {
   if (d == NULL) {
     return NULL;
   }
-  int32_t rc =
-      fg_call_decision(self->engine->engine, &self->box->call, &d->d);
+  int32_t rc = fg_call_decision(self->engine->engine, &self->box->call, &d->d);
   return answer(self, d, rc, "decision");
 }
 

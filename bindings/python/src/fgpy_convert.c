@@ -20,9 +20,12 @@ int fgpy_args(const fgpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
   Py_ssize_t more = kwnames ? PyTuple_Size(kwnames) : 0;
   for (Py_ssize_t k = 0; k < more; k++) {
     PyObject *name = PyTuple_GetItem(kwnames, k);
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (text == NULL) {
+      return -1;
+    }
     int i = 0;
-    while (i < sig->count &&
-           PyUnicode_CompareWithASCIIString(name, sig->names[i]) != 0) {
+    while (i < sig->count && strcmp(text, sig->names[i]) != 0) {
       i++;
     }
     if (i == sig->count) {
@@ -378,7 +381,16 @@ int fgpy_usd(PyObject *v, const char *key, int64_t *out) {
 
 /* ---- begin()'s facts ---- */
 
-enum { R_STR, R_U32, R_WORD, R_BITS, R_STREAM, R_TOOLS, R_CHOICE, R_PRIOR };
+enum {
+  R_STR,
+  R_U32,
+  R_WORD,
+  R_BITS,
+  R_STREAM,
+  R_TOOLS,
+  R_CHOICE,
+  R_PRIOR
+};
 typedef struct request_field {
   const char *name;
   uint32_t kind, table;
@@ -466,8 +478,10 @@ static int request_prior(PyObject *v, fg_request *r) {
     } else if (PyUnicode_CompareWithASCIIString(key, "cost_nusd") == 0) {
       rc = fgpy_i64(value, "prior.cost_nusd", &r->prior_cost_nusd);
     } else {
-      PyErr_Format(PyExc_TypeError, "prior has no key %R; it has attempts, "
-                                    "tokens, cost_nusd", key);
+      PyErr_Format(PyExc_TypeError,
+                   "prior has no key %R; it has attempts, "
+                   "tokens, cost_nusd",
+                   key);
       return -1;
     }
     if (rc < 0) {
@@ -524,12 +538,12 @@ static int request_choice(fgpy_keep *keep, PyObject *v, fg_request *r) {
   return -1;
 }
 
-int fgpy_request_key(fgpy_keep *keep, PyObject *key, PyObject *v,
+int fgpy_request_key(fgpy_keep *keep, const char *key, PyObject *v,
                      fg_request *r) {
   const size_t count = sizeof request_fields / sizeof request_fields[0];
   for (size_t i = 0; i < count; i++) {
     const request_field *f = &request_fields[i];
-    if (PyUnicode_CompareWithASCIIString(key, f->name) == 0) {
+    if (strcmp(key, f->name) == 0) {
       if (f->kind == R_CHOICE) {
         return request_choice(keep, v, r) < 0 ? -1 : 1;
       }
@@ -852,29 +866,33 @@ static int answer_tool_calls(fgpy_keep *keep, PyObject *v, fg_answer *a) {
   return 0;
 }
 
-int fgpy_answer_key(fgpy_keep *keep, PyObject *key, PyObject *v,
+static int same(const char *key, const char *name) {
+  return strcmp(key, name) == 0;
+}
+
+int fgpy_answer_key(fgpy_keep *keep, const char *key, PyObject *v,
                     fg_answer *a) {
   int rc = 0, on = 0;
-  if (key_is(key, "output_tokens")) {
+  if (same(key, "output_tokens")) {
     rc = fgpy_u32(v, "output_tokens", &a->output_tokens);
-  } else if (key_is(key, "prompt_tokens")) {
+  } else if (same(key, "prompt_tokens")) {
     rc = fgpy_u32(v, "prompt_tokens", &a->prompt_tokens);
-  } else if (key_is(key, "cached_tokens")) {
+  } else if (same(key, "cached_tokens")) {
     rc = fgpy_u32(v, "cached_tokens", &a->cached_tokens);
-  } else if (key_is(key, "finish_reason")) {
+  } else if (same(key, "finish_reason")) {
     rc = fgpy_word(keep->st, FG_TABLE_FINISH, v, "finish_reason", &a->finish);
-  } else if (key_is(key, "output")) {
+  } else if (same(key, "output")) {
     rc = fgpy_str(keep, v, "output", &a->output);
     a->flags |= v == Py_None ? 0 : FG_ANSWER_OUTPUT_KNOWN;
-  } else if (key_is(key, "visible")) {
+  } else if (same(key, "visible")) {
     rc = fgpy_u32(v, "visible", &a->visible);
-  } else if (key_is(key, "tool_calls")) {
+  } else if (same(key, "tool_calls")) {
     rc = answer_tool_calls(keep, v, a);
-  } else if (key_is(key, "cost_usd")) {
+  } else if (same(key, "cost_usd")) {
     rc = fgpy_usd(v, "cost_usd", &a->cost_nusd);
-  } else if (key_is(key, "cost_nusd")) {
+  } else if (same(key, "cost_nusd")) {
     rc = fgpy_i64(v, "cost_nusd", &a->cost_nusd);
-  } else if (key_is(key, "final")) {
+  } else if (same(key, "final")) {
     rc = fgpy_bool(v, "final", &on);
     a->flags |= on ? FG_ANSWER_USAGE_FINAL : 0;
   } else {

@@ -18,7 +18,11 @@ typedef struct fgpy_sig {
 int fgpy_args(const fgpy_sig *sig, PyObject *const *args, Py_ssize_t nargs,
               PyObject *kwnames, PyObject **out);
 
-enum { FGPY_KEEP = 24, FGPY_HEADERS = 48, FGPY_CALLS = 16 };
+enum {
+  FGPY_KEEP = 24,
+  FGPY_HEADERS = 48,
+  FGPY_CALLS = 16
+};
 typedef struct fgpy_keep {
   fgpy_state *st;
   PyObject *obj[FGPY_KEEP]; /* the last one is a list when there are more */
@@ -52,12 +56,12 @@ int fgpy_bits(fgpy_state *st, uint32_t table, PyObject *v, const char *key,
 int fgpy_usd(PyObject *v, const char *key, int64_t *out);
 
 /* Reads one pair of begin()'s facts. 1: read; 0: no such key; -1: error. */
-int fgpy_request_key(fgpy_keep *keep, PyObject *key, PyObject *v,
+int fgpy_request_key(fgpy_keep *keep, const char *key, PyObject *v,
                      fg_request *r);
 int fgpy_evidence(fgpy_keep *keep, PyObject *dict, fg_evidence *e,
                   uint32_t *attempt);
 /* 1: read; 0: no such key; -1: error. */
-int fgpy_answer_key(fgpy_keep *keep, PyObject *key, PyObject *v,
+int fgpy_answer_key(fgpy_keep *keep, const char *key, PyObject *v,
                     fg_answer *a);
 int fgpy_facts(fgpy_state *st, PyObject *dict, fg_facts *f);
 

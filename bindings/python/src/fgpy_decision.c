@@ -61,9 +61,9 @@ static PyObject *text_of(fgpy_decision *self, int explain) {
   const fg_policy *policy = self->policy ? self->policy->block : NULL;
   const fg_engine *engine = self->engine ? self->engine->engine : NULL;
   const fg_call *call = self->box ? &self->box->call : NULL;
-  uint32_t need =
-      explain ? fg_explain(engine, call, &self->d, small, sizeof small)
-              : fg_decision_json(policy, &self->d, small, sizeof small);
+  uint32_t need = explain
+                      ? fg_explain(engine, call, &self->d, small, sizeof small)
+                      : fg_decision_json(policy, &self->d, small, sizeof small);
   if (need < sizeof small) {
     return PyUnicode_DecodeUTF8(small, (Py_ssize_t)need, "replace");
   }
@@ -73,8 +73,8 @@ static PyObject *text_of(fgpy_decision *self, int explain) {
   }
   uint32_t len = explain ? fg_explain(engine, call, &self->d, big, need + 1)
                          : fg_decision_json(policy, &self->d, big, need + 1);
-  PyObject *out =
-      PyUnicode_DecodeUTF8(big, (Py_ssize_t)(len < need ? len : need), "replace");
+  PyObject *out = PyUnicode_DecodeUTF8(
+      big, (Py_ssize_t)(len < need ? len : need), "replace");
   PyMem_Free(big);
   return out;
 }
@@ -106,9 +106,9 @@ static PyObject *decision_repr(fgpy_decision *self) {
     out = route == Py_None
               ? PyUnicode_FromFormat("<Decision %U, wait_ms=%u, reason=%U>",
                                      action, (unsigned)self->d.wait_ms, reason)
-              : PyUnicode_FromFormat(
-                    "<Decision %U %R, wait_ms=%u, reason=%U>", action, route,
-                    (unsigned)self->d.wait_ms, reason);
+              : PyUnicode_FromFormat("<Decision %U %R, wait_ms=%u, reason=%U>",
+                                     action, route, (unsigned)self->d.wait_ms,
+                                     reason);
   }
   Py_XDECREF(action);
   Py_XDECREF(reason);
@@ -119,7 +119,7 @@ static PyObject *decision_repr(fgpy_decision *self) {
 /* ---- fields ---- */
 
 /* Closures of the getters below: an offset and a table in one word. */
-#define FIELD(field, table)                                                    \
+#define FIELD(field, table) \
   ((void *)(uintptr_t)(offsetof(fg_decision, field) | (uintptr_t)(table) << 16))
 
 static uint32_t field_at(fgpy_decision *self, void *closure) {
@@ -224,7 +224,7 @@ static PyObject *get_text(fgpy_decision *self, void *closure) {
   int32_t rc = FG_ERR_ARG;
   if (fgpy_str(&keep, self->language, "language", &language) == 0) {
     rc = fg_policy_preset(self->policy->block, self->d.text, language.ptr,
-                        language.len, &out);
+                          language.len, &out);
   }
   fgpy_keep_drop(&keep);
   if (rc != FG_OK) {
@@ -233,26 +233,34 @@ static PyObject *get_text(fgpy_decision *self, void *closure) {
   return PyUnicode_DecodeUTF8(out.ptr, (Py_ssize_t)out.len, "replace");
 }
 
-#define NUMBER(name)                                                           \
-  {#name, T_UINT, offsetof(fgpy_decision, d.name), READONLY, NULL}
+#define NUMBER(name) \
+  { #name, T_UINT, offsetof(fgpy_decision, d.name), READONLY, NULL }
 static PyMemberDef decision_members[] = {
-    NUMBER(attempt),        NUMBER(wait_ms),
-    NUMBER(wake_ms),        NUMBER(step),
-    NUMBER(cancel),         NUMBER(connect_ms),
-    NUMBER(first_token_ms), NUMBER(idle_ms),
-    NUMBER(progress_ms),    NUMBER(total_ms),
-    NUMBER(max_tokens),     NUMBER(compact_tokens),
-    NUMBER(max_age_s),      NUMBER(reuse_ops),
-    NUMBER(hint_status),    NUMBER(hint_retry_after_ms),
+    NUMBER(attempt),
+    NUMBER(wait_ms),
+    NUMBER(wake_ms),
+    NUMBER(step),
+    NUMBER(cancel),
+    NUMBER(connect_ms),
+    NUMBER(first_token_ms),
+    NUMBER(idle_ms),
+    NUMBER(progress_ms),
+    NUMBER(total_ms),
+    NUMBER(max_tokens),
+    NUMBER(compact_tokens),
+    NUMBER(max_age_s),
+    NUMBER(reuse_ops),
+    NUMBER(hint_status),
+    NUMBER(hint_retry_after_ms),
     {"route_id", T_UINT, offsetof(fgpy_decision, d.route), READONLY, NULL},
     {"text_id", T_UINT, offsetof(fgpy_decision, d.text), READONLY, NULL},
     {NULL, 0, 0, 0, NULL}};
 #undef NUMBER
 
-#define NAME(name, table)                                                      \
-  {#name, (getter)get_name, NULL, NULL, FIELD(name, FG_TABLE_##table)}
-#define GET(name, how, field, table)                                           \
-  {#name, (getter)(how), NULL, NULL, FIELD(field, table)}
+#define NAME(name, table) \
+  { #name, (getter)get_name, NULL, NULL, FIELD(name, FG_TABLE_##table) }
+#define GET(name, how, field, table) \
+  { #name, (getter)(how), NULL, NULL, FIELD(field, table) }
 static PyGetSetDef decision_getset[] = {
     NAME(action, ACTION),
     NAME(reason, REASON),
@@ -295,16 +303,15 @@ static PyMethodDef decision_methods[] = {
      "explain()\n--\n\nThe five gates for it, in plain words."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot decision_slots[] = {
-    {Py_tp_doc, "What to do now."},
-    {Py_tp_dealloc, decision_dealloc},
-    {Py_tp_traverse, decision_traverse},
-    {Py_tp_clear, decision_clear},
-    {Py_tp_repr, decision_repr},
-    {Py_tp_methods, decision_methods},
-    {Py_tp_members, decision_members},
-    {Py_tp_getset, decision_getset},
-    {0, NULL}};
+static PyType_Slot decision_slots[] = {{Py_tp_doc, "What to do now."},
+                                       {Py_tp_dealloc, decision_dealloc},
+                                       {Py_tp_traverse, decision_traverse},
+                                       {Py_tp_clear, decision_clear},
+                                       {Py_tp_repr, decision_repr},
+                                       {Py_tp_methods, decision_methods},
+                                       {Py_tp_members, decision_members},
+                                       {Py_tp_getset, decision_getset},
+                                       {0, NULL}};
 
 PyType_Spec fgpy_decision_spec = {
     .name = "fivegates._core.Decision",

@@ -31,9 +31,9 @@ static int engine_wall(fgpy_engine *self, int64_t now_ms) {
 static int engine_make(fgpy_engine *self, fg_region *at, int32_t slot,
                        int64_t now_ms) {
   fg_error err = {.size = sizeof err};
-  int32_t rc = fg_engine_init(self->mem, self->bytes, self->policy->block, at,
-                              (uint32_t)slot, self->seed, now_ms, &self->engine,
-                              &err);
+  int32_t rc =
+      fg_engine_init(self->mem, self->bytes, self->policy->block, at,
+                     (uint32_t)slot, self->seed, now_ms, &self->engine, &err);
   if (rc != FG_OK) {
     fgpy_fail_region(self->st, rc, &err);
     return -1;
@@ -138,8 +138,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args,
     return NULL;
   }
   if (!Py_IS_TYPE(policy, st->policy_type)) {
-    made = PyObject_CallFunctionObjArgs((PyObject *)st->policy_type, policy,
-                                        NULL);
+    made =
+        PyObject_CallFunctionObjArgs((PyObject *)st->policy_type, policy, NULL);
     if (made == NULL) {
       return NULL;
     }
@@ -150,10 +150,9 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args,
     shared = (fgpy_region *)region;
     Py_INCREF(region);
   }
-  fgpy_engine *self = engine_alloc(st, (fgpy_policy *)policy, shared, clock,
-                                   seed, seed_arg == NULL || seed_arg == Py_None
-                                             ? fg_host_seed()
-                                             : seed);
+  fgpy_engine *self = engine_alloc(
+      st, (fgpy_policy *)policy, shared, clock, seed,
+      seed_arg == NULL || seed_arg == Py_None ? fg_host_seed() : seed);
   Py_XDECREF(made);
   Py_XDECREF((PyObject *)shared);
   int64_t now_ms = 0;
@@ -165,9 +164,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args,
     self->region = fgpy_region_open(st, region, procs, now_ms);
   }
   int32_t slot = (int32_t)slot_wanted;
-  fg_region *at = self->region
-                      ? fgpy_region_slot(self->region, now_ms, &slot)
-                      : NULL;
+  fg_region *at =
+      self->region ? fgpy_region_slot(self->region, now_ms, &slot) : NULL;
   if (at == NULL || engine_make(self, at, slot, now_ms) < 0) {
     Py_DECREF(self);
     return NULL;
@@ -191,8 +189,8 @@ static PyObject *engine_reload(fgpy_engine *self, PyObject *const *args,
   PyObject *policy = in[0];
   Py_INCREF(policy);
   if (!Py_IS_TYPE(policy, st->policy_type)) {
-    PyObject *made = PyObject_CallFunctionObjArgs((PyObject *)st->policy_type,
-                                                  policy, NULL);
+    PyObject *made =
+        PyObject_CallFunctionObjArgs((PyObject *)st->policy_type, policy, NULL);
     Py_DECREF(policy);
     if (made == NULL) {
       return NULL;
@@ -286,8 +284,9 @@ static PyObject *engine_route(fgpy_engine *self, PyObject *const *args,
   if (rc != FG_OK) {
     return fgpy_fail(self->st, rc, "route");
   }
-  PyObject *latch = v.latch == 0 ? PyUnicode_FromString("none")
-                                 : fgpy_name(self->st, FG_TABLE_HEALTH, v.latch);
+  PyObject *latch = v.latch == 0
+                        ? PyUnicode_FromString("none")
+                        : fgpy_name(self->st, FG_TABLE_HEALTH, v.latch);
   return Py_BuildValue(
       "{sN,sN,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sI,sN,sI,sK,sK,sK,"
       "sK}",
@@ -322,12 +321,12 @@ static PyObject *engine_workflow(fgpy_engine *self, PyObject *const *args,
     return fgpy_fail(self->st, rc, "workflow");
   }
   return Py_BuildValue(
-      "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sK}", "calls", ULL(calls),
-      "primary_success", ULL(primary_success), "retry_recovery",
-      ULL(retry_recovery), "fallback_recovery", ULL(fallback_recovery),
-      "degraded", ULL(degraded), "failed_closed", ULL(failed_closed), "queued",
-      ULL(queued), "cancelled", ULL(cancelled), "retries_this_hour",
-      ULL(retries_this_hour), "spent_today_nusd", ULL(spent_today_nusd));
+      "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sK}", "calls", ULL(calls), "primary_success",
+      ULL(primary_success), "retry_recovery", ULL(retry_recovery),
+      "fallback_recovery", ULL(fallback_recovery), "degraded", ULL(degraded),
+      "failed_closed", ULL(failed_closed), "queued", ULL(queued), "cancelled",
+      ULL(cancelled), "retries_this_hour", ULL(retries_this_hour),
+      "spent_today_nusd", ULL(spent_today_nusd));
 }
 #undef ULL
 
@@ -427,8 +426,8 @@ static PyObject *engine_arun(fgpy_engine *self, PyObject *args,
 }
 
 static PyObject *engine_get_object(fgpy_engine *self, void *closure) {
-  PyObject *o = closure == NULL ? (PyObject *)self->policy
-                                : (PyObject *)self->region;
+  PyObject *o =
+      closure == NULL ? (PyObject *)self->policy : (PyObject *)self->region;
   Py_INCREF(o);
   return o;
 }

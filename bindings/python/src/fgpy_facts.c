@@ -4,7 +4,13 @@
 
 #include <string.h>
 
-enum { K_U32, K_I64, K_WORD, K_BITS, K_OWN };
+enum {
+  K_U32,
+  K_I64,
+  K_WORD,
+  K_BITS,
+  K_OWN
+};
 
 typedef struct own_word {
   const char *name;
@@ -40,21 +46,20 @@ static const own_word spill_words[] = {
     {"when_wait_does_not_fit", FG_SPILL_WHEN_NEEDED},
     {"prefer_fast", FG_SPILL_PREFER_FAST},
     {NULL, 0}};
-static const own_word flag_words[] = {
-    {"queue_ok", FG_FACT_QUEUE_OK},
-    {"waited", FG_FACT_WAITED},
-    {"slow", FG_FACT_SLOW},
-    {"prior_effect", FG_FACT_PRIOR_EFFECT},
-    {"tool_open", FG_FACT_TOOL_OPEN},
-    {"ops_overflow", FG_FACT_OPS_OVERFLOW},
-    {"spill_ok", FG_FACT_SPILL_OK},
-    {"streamed", FG_FACT_STREAMED},
-    {"hourly_out", FG_FACT_HOURLY_OUT},
-    {"daily_out", FG_FACT_DAILY_OUT},
-    {"resumable", FG_FACT_RESUMABLE},
-    {"empty_end", FG_FACT_EMPTY_END},
-    {"route_paced", FG_FACT_ROUTE_PACED},
-    {NULL, 0}};
+static const own_word flag_words[] = {{"queue_ok", FG_FACT_QUEUE_OK},
+                                      {"waited", FG_FACT_WAITED},
+                                      {"slow", FG_FACT_SLOW},
+                                      {"prior_effect", FG_FACT_PRIOR_EFFECT},
+                                      {"tool_open", FG_FACT_TOOL_OPEN},
+                                      {"ops_overflow", FG_FACT_OPS_OVERFLOW},
+                                      {"spill_ok", FG_FACT_SPILL_OK},
+                                      {"streamed", FG_FACT_STREAMED},
+                                      {"hourly_out", FG_FACT_HOURLY_OUT},
+                                      {"daily_out", FG_FACT_DAILY_OUT},
+                                      {"resumable", FG_FACT_RESUMABLE},
+                                      {"empty_end", FG_FACT_EMPTY_END},
+                                      {"route_paced", FG_FACT_ROUTE_PACED},
+                                      {NULL, 0}};
 static const own_word candidate_words[] = {
     {"primary", FG_CAND_PRIMARY},
     {"ladder", FG_CAND_LADDER},
@@ -77,12 +82,18 @@ static const own_word failure_words[] = {
     {"local_fault", FG_FAIL_LOCAL_FAULT},
     {NULL, 0}};
 
-#define U32(T, f) {#f, K_U32, 0, offsetof(T, f), NULL, 0}
-#define WORD(T, f, t) {#f, K_WORD, FG_TABLE_##t, offsetof(T, f), NULL, 0}
-#define BITS(T, f, t) {#f, K_BITS, FG_TABLE_##t, offsetof(T, f), NULL, 0}
-#define OWN(T, f, w) {#f, K_OWN, 0, offsetof(T, f), w, 0}
-#define OWNS(T, f, w) {#f, K_OWN, 0, offsetof(T, f), w, 1}
-#define END {NULL, 0, 0, 0, NULL, 0}
+#define U32(T, f) \
+  { #f, K_U32, 0, offsetof(T, f), NULL, 0 }
+#define WORD(T, f, t) \
+  { #f, K_WORD, FG_TABLE_##t, offsetof(T, f), NULL, 0 }
+#define BITS(T, f, t) \
+  { #f, K_BITS, FG_TABLE_##t, offsetof(T, f), NULL, 0 }
+#define OWN(T, f, w) \
+  { #f, K_OWN, 0, offsetof(T, f), w, 0 }
+#define OWNS(T, f, w) \
+  { #f, K_OWN, 0, offsetof(T, f), w, 1 }
+#define END \
+  { NULL, 0, 0, 0, NULL, 0 }
 
 static const fact failure_facts[] = {
     WORD(fg_failure, owner, OWNER),
@@ -98,11 +109,16 @@ static const fact failure_facts[] = {
     U32(fg_failure, rule),
     END};
 static const fact rung_facts[] = {
-    WORD(fg_rung, step, STEP),  U32(fg_rung, route_index),
-    U32(fg_rung, max_tokens),   U32(fg_rung, compact_tokens),
-    U32(fg_rung, max_age_s),    U32(fg_rung, text),
-    U32(fg_rung, spent),        U32(fg_rung, helps),
-    U32(fg_rung, tokens),       U32(fg_rung, estimate_ms),
+    WORD(fg_rung, step, STEP),
+    U32(fg_rung, route_index),
+    U32(fg_rung, max_tokens),
+    U32(fg_rung, compact_tokens),
+    U32(fg_rung, max_age_s),
+    U32(fg_rung, text),
+    U32(fg_rung, spent),
+    U32(fg_rung, helps),
+    U32(fg_rung, tokens),
+    U32(fg_rung, estimate_ms),
     {"extra_nusd", K_I64, 0, offsetof(fg_rung, extra_nusd), NULL, 0},
     END};
 static const fact candidate_facts[] = {
@@ -187,8 +203,7 @@ static int read_own(const fact *f, PyObject *v, uint32_t *out) {
 /* A number, or what has none: None is no limit. */
 static int read_u32(const fact *f, PyObject *v, uint32_t *out) {
   size_t len = strlen(f->name);
-  if (v == Py_None && len > 5 &&
-      (strstr(f->name, "_left") != NULL)) {
+  if (v == Py_None && len > 5 && (strstr(f->name, "_left") != NULL)) {
     *out = UINT32_MAX;
     return 0;
   }

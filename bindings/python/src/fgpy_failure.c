@@ -71,7 +71,7 @@ static void failure_dealloc(fgpy_failure *self) {
 
 /* ---- fields ---- */
 
-#define FIELD(field, table)                                                    \
+#define FIELD(field, table) \
   ((void *)(uintptr_t)(offsetof(fg_failure, field) | (uintptr_t)(table) << 16))
 
 static PyObject *get_name(fgpy_failure *self, void *closure) {
@@ -115,12 +115,14 @@ static PyObject *get_why(fgpy_failure *self, void *closure) {
   return PyUnicode_FromString(fg_rule_why(policy, self->f.rule));
 }
 
-#define NAME(name, field, table)                                               \
-  {name, (getter)get_name, NULL, NULL, FIELD(field, FG_TABLE_##table)}
-#define FLAG(name, bit)                                                        \
-  {name, (getter)get_flag, NULL, NULL, (void *)(uintptr_t)(FG_FAIL_##bit)}
+#define NAME(name, field, table) \
+  { name, (getter)get_name, NULL, NULL, FIELD(field, FG_TABLE_##table) }
+#define FLAG(name, bit) \
+  { name, (getter)get_flag, NULL, NULL, (void *)(uintptr_t)(FG_FAIL_##bit) }
 /* to_dict() lists the first WIRE of them, in this order. */
-enum { WIRE = 15 };
+enum {
+  WIRE = 15
+};
 static PyGetSetDef failure_getset[] = {
     NAME("owner", owner, OWNER),
     NAME("kind", kind, KIND),
@@ -176,14 +178,10 @@ static PyMethodDef failure_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot failure_slots[] = {
-    {Py_tp_doc, "Evidence, normalised."},
-    {Py_tp_dealloc, failure_dealloc},
-    {Py_tp_traverse, failure_traverse},
-    {Py_tp_clear, failure_clear},
-    {Py_tp_repr, failure_repr},
-    {Py_tp_methods, failure_methods},
-    {Py_tp_getset, failure_getset},
-    {0, NULL}};
+    {Py_tp_doc, "Evidence, normalised."}, {Py_tp_dealloc, failure_dealloc},
+    {Py_tp_traverse, failure_traverse},   {Py_tp_clear, failure_clear},
+    {Py_tp_repr, failure_repr},           {Py_tp_methods, failure_methods},
+    {Py_tp_getset, failure_getset},       {0, NULL}};
 
 PyType_Spec fgpy_failure_spec = {
     .name = "fivegates._core.Failure",

@@ -42,8 +42,9 @@ PyObject *fgpy_fail(fgpy_state *st, int32_t code, const char *what) {
     int32_t code;
     const char *result, *text;
   } known[] = {
-      {FG_ERR_ARG, "arg", "an id or value is outside its range, or now_ms is "
-                          "not a monotonic clock"},
+      {FG_ERR_ARG, "arg",
+       "an id or value is outside its range, or now_ms is "
+       "not a monotonic clock"},
       {FG_ERR_STATE, "state",
        "the call has ended, or belongs to another engine"},
       {FG_ERR_ABI, "abi", "the core is of another version"},
@@ -57,11 +58,10 @@ PyObject *fgpy_fail(fgpy_state *st, int32_t code, const char *what) {
   char message[160];
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (known[i].code == code) {
-      PyObject *type = code == FG_ERR_ARG || code == FG_ERR_RANGE
-                           ? st->argument_error
-                       : code == FG_ERR_STATE || code == FG_ERR_ABI
-                           ? st->state_error
-                           : st->region_error;
+      PyObject *type =
+          code == FG_ERR_ARG || code == FG_ERR_RANGE   ? st->argument_error
+          : code == FG_ERR_STATE || code == FG_ERR_ABI ? st->state_error
+                                                       : st->region_error;
       PyOS_snprintf(message, sizeof message, "%s: %s", what, known[i].text);
       return raise_result(type, message, known[i].result);
     }
@@ -86,10 +86,9 @@ PyObject *fgpy_fail_region(fgpy_state *st, int32_t code, const fg_error *err) {
 
 PyObject *fgpy_fail_load(fgpy_state *st, const fg_error *err) {
   PyObject *word = fgpy_name(st, FGPY_LOAD, err->what);
-  PyObject *message =
-      PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strnlen(
-                                             err->message, sizeof err->message),
-                           "replace");
+  PyObject *message = PyUnicode_DecodeUTF8(
+      err->message, (Py_ssize_t)strnlen(err->message, sizeof err->message),
+      "replace");
   PyObject *path = PyUnicode_DecodeUTF8(
       err->path, (Py_ssize_t)strnlen(err->path, sizeof err->path), "replace");
   PyObject *e = NULL;
@@ -115,9 +114,9 @@ PyObject *fgpy_from_json(fgpy_state *st, PyObject *text) {
 
 /* The place of a table's words in st->name; FGPY_TABLES when there is none. */
 static uint32_t table_named(PyObject *name) {
-#define TABLE(n, N, w)                                                         \
-  if (PyUnicode_CompareWithASCIIString(name, #w) == 0) {                       \
-    return n;                                                                  \
+#define TABLE(n, N, w)                                   \
+  if (PyUnicode_CompareWithASCIIString(name, #w) == 0) { \
+    return n;                                            \
   }
   FG_TABLE_MAP(TABLE)
 #undef TABLE
@@ -221,10 +220,11 @@ static int fill_names(fgpy_state *st) {
 /* A constant for each word: ACTION_RETRY = "retry". */
 static int add_constants(PyObject *module, fgpy_state *st) {
   char name[96];
-#define CONSTANT(n, N, w, TABLE)                                               \
-  PyOS_snprintf(name, sizeof name, "%s_%s", #TABLE, #N);                       \
-  if (PyModule_AddObjectRef(module, name, st->name[FG_TABLE_##TABLE][n]) < 0) {  \
-    return -1;                                                                 \
+#define CONSTANT(n, N, w, TABLE)                                           \
+  PyOS_snprintf(name, sizeof name, "%s_%s", #TABLE, #N);                   \
+  if (PyModule_AddObjectRef(module, name, st->name[FG_TABLE_##TABLE][n]) < \
+      0) {                                                                 \
+    return -1;                                                             \
   }
 #define ACTION(n, N, w) CONSTANT(n, N, w, ACTION)
 #define OWNER(n, N, w) CONSTANT(n, N, w, OWNER)
@@ -242,15 +242,12 @@ static int add_constants(PyObject *module, fgpy_state *st) {
   static const struct {
     const char *name;
     long value;
-  } saw[] = {{"SAW_BYTE", FG_SAW_BYTE},
-             {"SAW_LIFECYCLE", FG_SAW_LIFECYCLE},
-             {"SAW_REASONING", FG_SAW_REASONING},
-             {"SAW_TOKEN", FG_SAW_TOKEN},
-             {"SAW_TOOL_ARGS", FG_SAW_TOOL_ARGS},
-             {"SAW_USAGE", FG_SAW_USAGE},
-             {"SAW_TERMINAL", FG_SAW_TERMINAL},
-             {"SAW_ERROR", FG_SAW_ERROR},
-             {"SAW_MALFORMED", FG_SAW_MALFORMED}};
+  } saw[] = {
+      {"SAW_BYTE", FG_SAW_BYTE},           {"SAW_LIFECYCLE", FG_SAW_LIFECYCLE},
+      {"SAW_REASONING", FG_SAW_REASONING}, {"SAW_TOKEN", FG_SAW_TOKEN},
+      {"SAW_TOOL_ARGS", FG_SAW_TOOL_ARGS}, {"SAW_USAGE", FG_SAW_USAGE},
+      {"SAW_TERMINAL", FG_SAW_TERMINAL},   {"SAW_ERROR", FG_SAW_ERROR},
+      {"SAW_MALFORMED", FG_SAW_MALFORMED}};
   for (size_t i = 0; i < sizeof saw / sizeof saw[0]; i++) {
     if (PyModule_AddIntConstant(module, saw[i].name, saw[i].value) < 0) {
       return -1;

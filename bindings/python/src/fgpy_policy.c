@@ -104,8 +104,7 @@ static PyObject *load_source(PyTypeObject *type, PyObject *source,
   fgpy_state *st = PyType_GetModuleState(type);
   uint32_t flags = automatic ? FG_CARD_AUTO_FINGERPRINT : 0;
   if (PyDict_Check(source)) {
-    PyObject *text =
-        PyObject_CallFunctionObjArgs(st->json_dumps, source, NULL);
+    PyObject *text = PyObject_CallFunctionObjArgs(st->json_dumps, source, NULL);
     if (text == NULL) {
       return NULL;
     }
@@ -238,10 +237,9 @@ static uint32_t find(fgpy_policy *self, uint32_t what, PyObject *name,
     }
     return 0;
   }
-  uint32_t id =
-      len <= FG_NAME_MAX
-          ? fg_policy_find(self->block, what, text, (uint32_t)len)
-          : 0;
+  uint32_t id = len <= FG_NAME_MAX
+                    ? fg_policy_find(self->block, what, text, (uint32_t)len)
+                    : 0;
   if (id == 0) {
     PyErr_Format(PyExc_KeyError, "the card has no %s %R", kind, name);
   }
@@ -302,9 +300,9 @@ static PyObject *policy_lint(fgpy_policy *self, PyObject *unused) {
     if (fg_policy_lint(self->block, i, &e) != FG_OK) {
       break;
     }
-    PyObject *one = Py_BuildValue("{ss,ss,sI,sI}", "path", e.path, "message",
-                                  e.message, "line", e.line, "column",
-                                  e.column);
+    PyObject *one =
+        Py_BuildValue("{ss,ss,sI,sI}", "path", e.path, "message", e.message,
+                      "line", e.line, "column", e.column);
     if (one == NULL || PyList_Append(all, one) < 0) {
       Py_CLEAR(all);
     }
@@ -329,7 +327,8 @@ static PyObject *policy_contract(fgpy_policy *self, PyObject *const *args,
   }
   uint32_t barred = 0;
   fg_str print = {0};
-  int32_t rc = fg_policy_contract(self->block, workflow, route, &barred, &print);
+  int32_t rc =
+      fg_policy_contract(self->block, workflow, route, &barred, &print);
   if (rc != FG_OK) {
     return fgpy_fail(self->st, rc, "contract");
   }
@@ -358,8 +357,8 @@ static PyObject *policy_text(fgpy_policy *self, PyObject *const *args,
   if (fgpy_args(&sig, args, nargs, kwnames, in) == 0 &&
       fgpy_u32(in[0], "text", &text) == 0 &&
       fgpy_str(&keep, in[1], "language", &language) == 0) {
-    int32_t rc = fg_policy_preset(self->block, text, language.ptr, language.len,
-                                &out);
+    int32_t rc =
+        fg_policy_preset(self->block, text, language.ptr, language.len, &out);
     result = rc == FG_OK ? text_of(out) : fgpy_fail(self->st, rc, "text");
   }
   fgpy_keep_drop(&keep);

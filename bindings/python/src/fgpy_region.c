@@ -90,7 +90,6 @@ fg_region *fgpy_region_slot(fgpy_region *self, int64_t now_ms, int32_t *slot) {
   return self->at;
 }
 
-
 static PyObject *region_new(PyTypeObject *type, PyObject *args,
                             PyObject *kwargs) {
   static char *names[] = {"path", "procs", "now_ms", NULL};
@@ -165,8 +164,8 @@ static PyObject *region_restart(fgpy_region *self, PyObject *now) {
   memcpy(moved, self->mem, (size_t)self->bytes);
   fg_error err = {.size = sizeof err};
   fg_region *at = NULL;
-  int32_t rc = fg_region_open(moved, self->bytes, &self->config, now_ms, &at,
-                              &err);
+  int32_t rc =
+      fg_region_open(moved, self->bytes, &self->config, now_ms, &at, &err);
   if (rc != FG_OK) {
     PyMem_Free(moved);
     return fgpy_fail_region(self->st, rc, &err);

@@ -72,13 +72,13 @@ static PyObject *sse_answer(fgpy_sse *self, PyObject *unused) {
   if (rc != FG_OK) {
     return fgpy_fail(self->st, rc, "answer");
   }
-  return Py_BuildValue(
-      "{sN,sI,sI,sI,sI,sL,sN}", "finish_reason",
-      fgpy_name(self->st, FG_TABLE_FINISH, a.finish), "prompt_tokens",
-      a.prompt_tokens, "cached_tokens", a.cached_tokens, "output_tokens",
-      a.output_tokens, "visible", a.visible, "cost_nusd",
-      (long long)a.cost_nusd, "final",
-      PyBool_FromLong((a.flags & FG_ANSWER_USAGE_FINAL) != 0));
+  return Py_BuildValue("{sN,sI,sI,sI,sI,sL,sN}", "finish_reason",
+                       fgpy_name(self->st, FG_TABLE_FINISH, a.finish),
+                       "prompt_tokens", a.prompt_tokens, "cached_tokens",
+                       a.cached_tokens, "output_tokens", a.output_tokens,
+                       "visible", a.visible, "cost_nusd",
+                       (long long)a.cost_nusd, "final",
+                       PyBool_FromLong((a.flags & FG_ANSWER_USAGE_FINAL) != 0));
 }
 
 static PyObject *sse_evidence(fgpy_sse *self, PyObject *unused) {
@@ -92,8 +92,8 @@ static PyObject *sse_evidence(fgpy_sse *self, PyObject *unused) {
       "{sN,si,sN,sN,s{sI,sI,sI,sI,sN}}", "phase",
       fgpy_name(self->st, FG_TABLE_PHASE, e.phase), "status", (int)e.status,
       "body",
-      PyUnicode_DecodeUTF8(e.body.ptr ? e.body.ptr : "",
-                           (Py_ssize_t)e.body.len, "replace"),
+      PyUnicode_DecodeUTF8(e.body.ptr ? e.body.ptr : "", (Py_ssize_t)e.body.len,
+                           "replace"),
       "whole_body", PyBool_FromLong((e.flags & FG_EV_WHOLE_BODY) != 0),
       "progress", "visible", e.visible, "lifecycle", e.lifecycle, "reasoning",
       e.reasoning, "tool_args_bytes", e.tool_args_bytes, "terminal",

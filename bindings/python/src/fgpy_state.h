@@ -12,8 +12,13 @@
 #include "fivegates.h"
 
 /* Tables are FG_TABLE_*; FG_TABLE_LOAD (40) is kept in the last place. */
-enum { FGPY_TABLES = FG_TABLE_COUNT + 1, FGPY_VALUES = 96 };
-enum { FGPY_LOAD = FG_TABLE_COUNT };
+enum {
+  FGPY_TABLES = FG_TABLE_COUNT + 1,
+  FGPY_VALUES = 96
+};
+enum {
+  FGPY_LOAD = FG_TABLE_COUNT
+};
 
 typedef struct fgpy_state {
   PyTypeObject *policy_type, *region_type, *engine_type, *call_type;
@@ -55,8 +60,8 @@ typedef struct fgpy_engine {
   fg_engine *engine;
   void *mem;
   uint64_t bytes, seed, id_seed, next_id;
-  const fg_region *at; /* what the engine was made with */
-  int32_t slot;        /* so too */
+  const fg_region *at;  /* what the engine was made with */
+  int32_t slot;         /* so too */
   uint32_t fork_number; /* when the last id was drawn */
 } fgpy_engine;
 
@@ -71,8 +76,8 @@ typedef struct fgpy_call {
   PyObject_HEAD;
   fgpy_engine *engine;
   fgpy_box *box;
-  PyObject *id; /* str */
-  PyObject *language; /* str or NULL */
+  PyObject *id;         /* str */
+  PyObject *language;   /* str or NULL */
   uint32_t fork_number; /* another one now: the call is the parent's */
   int forgotten;        /* not ours to end */
 } fgpy_call;
@@ -134,8 +139,8 @@ PyObject *fgpy_failure_new(fgpy_state *st, fgpy_policy *policy,
                            const fg_failure *f);
 PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
                         Py_ssize_t nargs, PyObject *kwnames);
-PyObject *fgpy_decide(PyObject *module, PyObject *const *args,
-                      Py_ssize_t nargs, PyObject *kwnames);
+PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames);
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route);
 
 /* A heap type with GC visits its type too. */
