@@ -31,7 +31,7 @@ class Attempt:
     last_byte: int | None = None
     last_progress: int | None = None
     content: bool = False  # visible, reasoning or tool arguments
-    is_retry: bool = False
+    paid_by: str = ""  # the route whose bucket paid for it
 
 
 @dataclass
@@ -67,6 +67,7 @@ class Pending:
     at: int  # not before
     cost: int = 0  # bucket tokens already paid for the failure
     rung: int | None = None  # the ladder step it takes
+    prompt: int = 0  # compact: the shorter prompt
 
 
 @dataclass
@@ -113,9 +114,11 @@ class Call:
     dropped: bool = False
     accepted: bool = False
     step_number: int = 1
-    held_ms: int = 0
+    held_since: int | None = None
     unsure: bool = False
     delivery_whole: bool = False
+    first_tokens: int = 0  # the first attempt's hold
+    first_cost: int = 0
     asked: int = 0  # max_output_tokens as the host asked for it
 
     # ---------------------------------------------------------------- facts
@@ -167,7 +170,7 @@ class Call:
     def fits_tokens(self, tokens: int) -> bool:
         budget = self.spec.extra_tokens
         if budget is None:
-            budget = self.spec.extra_holds * (self.prompt + self.output)
+            budget = self.spec.extra_holds * self.first_tokens
         return self.held_tokens + tokens - self.own_tokens <= budget
 
     def fits_cost(self, cost: int) -> bool:
@@ -175,7 +178,7 @@ class Call:
             return True
         budget = self.spec.extra_cost
         if budget is None:
-            budget = self.spec.extra_holds * self.spec.routes[self.spec.primary].hold(self.prompt, self.output)
+            budget = self.spec.extra_holds * self.first_cost
         return self.held_cost + cost - self.own_cost <= budget
 
     def class_left(self, route: str, klass: str) -> int:
@@ -196,7 +199,7 @@ class Call:
         return self.total_ms() if self.whole else 30_000
 
     def total_ms(self) -> int:
-        return self.asked * 1_000 // 12 + 10_000
+        return self.output * 1_000 // 12 + 10_000
 
     def raise_billing(self, attempt: Attempt, value: str) -> None:
         attempt.billing = max(attempt.billing, value, key=BILLING.index)

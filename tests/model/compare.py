@@ -76,9 +76,13 @@ def one(model: Model, side: Any, op: dict[str, Any], out: Outcome, slack: int) -
             call.pending.at = model.high + got.wait_ms
     now = model.high
     for name, r in model.h.route.items():
-        state, until, latch, latch_for = side.route(name)
+        state, until, latch, latch_for, balance = side.route(name)
         if r.latch_soft:
             model.adopt_latch(name, latch, latch_for, now)
+        if r.bucket_soft:
+            model.adopt_balance(call, name, balance, now)
+        elif abs(model.h.balance(name, now) - balance) > 2 + slack:
+            return f"bucket of {name}: model {model.h.balance(name, now)}, engine {balance}", got
         if r.soft:
             model.adopt(name, state, until, now)
             continue

@@ -92,9 +92,9 @@ class EngineSide:
         else:
             call.event(kind, next(iter(more.values()), 0))
 
-    def route(self, name: str) -> tuple[str, int, str, int]:
+    def route(self, name: str) -> tuple[str, int, str, int, int]:
         v = self.engine.route(name)
-        return v["breaker"], v["open_for_ms"], v["latch"], v["latch_for_ms"]
+        return v["breaker"], v["open_for_ms"], v["latch"], v["latch_for_ms"], v["balance_milli"]
 
 
 def policy_of(card: str) -> Any:

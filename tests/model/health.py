@@ -74,6 +74,7 @@ class RouteState:
     overload_until: int = 0
     limits: int = 0  # refusals for rate so far
     latch_soft: bool = False
+    bucket_soft: bool = False
 
 
 class Health:
@@ -85,6 +86,7 @@ class Health:
         self.rows: list[Row] = []
         self.base = now - 3_600_000
         self.resends_hour = 0
+        self.spills = 0
 
     # ------------------------------------------------------------- breaker
 
@@ -113,6 +115,12 @@ class Health:
                 for r in self.route.values():
                     r.latch_soft = True
         for row in self.rows:
+            if not row.lost and now >= row.total_at:
+                row.lost = True  # its gauge is free again; whether it was evidence, the text leaves open
+                r = self.route[row.route]
+                if row.flagged or row.probe or row.latch_probe or now - row.start >= STALL_AFTER:
+                    r.soft = r.state != CLOSED or r.z > 0 or row.probe
+        for row in self.rows:
             r = self.route[row.route]
             if row is spared or row.lost or row.flagged or row.token or row.whole or row.gen != r.gen:
                 continue
@@ -125,13 +133,6 @@ class Health:
                     r.flags += 1
                     if r.z >= STALL_OPEN:
                         self.open(row.route, now, 0, stall=True)
-        for row in self.rows:
-            if not row.lost and now >= row.total_at:
-                row.lost = True  # its gauge is free again; whether it was evidence, the text leaves open
-                r = self.route[row.route]
-                if row.flagged or row.probe or row.latch_probe:
-                    r.soft = True
-
     def _epoch(self, now: int) -> int:
         return (now - self.base) // (self.spec.breaker["window_ms"] // 12)
 

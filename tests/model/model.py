@@ -28,6 +28,8 @@ class Model:
         what = op["op"]
         if what == "drop":  # needs no clock
             call = self.calls[op["call"]]
+            if call.pending is not None and call.pending.what != "first":
+                self.h.route[call.failed_route].bucket_soft = True
             self._abandon(call, now)
             call.ended = call.dropped = True
             self.h.settle(now)
@@ -36,6 +38,8 @@ class Model:
         if what == "begin":
             return self._finish(self._begin(op, now, answer), now, self.calls[op["call"]])
         call = self.calls[op["call"]]
+        if call.pending is not None and call.pending.what != "first" and what in ("begin_attempt", "cancel", "unable"):
+            self.h.route[call.failed_route].bucket_soft = True  # paid, and perhaps not sent: is it paid back?
         if call.ended and not self._wakes(call, what):
             return call.last if what not in ("event",) else None
         decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
@@ -76,6 +80,8 @@ class Model:
         call.delivery_whole = call.whole or given.get("delivery") == "whole"
         self.calls[call.name] = call
         call.asked = call.output
+        call.first_tokens = call.prompt + call.output
+        call.first_cost = self.spec.routes[self.spec.primary].hold(call.prompt, call.output)
         self._own(call)
         return self.rules.first(call, now, answer)
 
@@ -92,7 +98,7 @@ class Model:
             return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
         left = call.elapsed_left(now)
         look, _ = self.h.look(pending.route, now)
-        soft = self.h.maybe_bad(pending.route, now) and answer.action != "proceed"
+        soft = answer.action != "proceed" and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)
@@ -120,10 +126,12 @@ class Model:
         row = self.h.admit(route, now, pending.what == "retry" and pending.cost > 0, clocks["total"], call.whole)
         call.count += 1
         call.attempts_used += 1
+        call.prompt = pending.prompt or call.prompt
         tokens, cost = call.prompt + call.output, self.spec.routes[route].hold(call.prompt, call.output)
         call.held_tokens += tokens
         call.held_cost += cost
         call.attempt = Attempt(call.count, route, now, row, tokens, cost, clocks)
+        call.attempt.paid_by = call.failed_route if pending.what != "first" and pending.cost else ""
         if pending.what != "first":
             call.resends += 1
             self.h.resends_hour += 1
@@ -200,6 +208,8 @@ class Model:
         call.paid = 0
         if f.local and f.never_sent:
             call.attempts_used -= 1
+        if a.paid_by and f.never_sent:
+            self.h.route[a.paid_by].bucket_soft = True
         self._learn(call, a, f, now)
         d = self.rules.after_failure(call, now, answer)
         d.owner = f.owner
@@ -227,7 +237,7 @@ class Model:
             h.route[a.route].limits += 1
         elif f.owner == "quota":
             h.result(row, "rate", now)
-        elif f.owner in ("request", "policy"):
+        elif f.owner == "policy" or (f.owner == "request" and f.scope == "request"):
             h.result(row, "ok", now)
         elif f.trips:
             h.result(row, "fail", now, f.retry_after_ms or 0)
@@ -289,7 +299,9 @@ class Model:
         call.tools = {}
         call.prompt, call.output = given["prompt_tokens"] or call.prompt, given["max_output_tokens"] or call.output
         call.asked = call.output
+        call.held_since = None
         call.step_begun, call.attempts_used, call.prior = now, 0, 0
+        call.spent_steps = set()
         call.sends, call.class_used, call.overloaded, call.waited = {}, {}, {}, set()
         call.failure, call.paid, call.pending, call.attempt = None, 0, None, None
         call.failed_billing, call.failed_shown, call.failed_route = "none", "nothing", ""
@@ -342,6 +354,12 @@ class Model:
         r.state, r.until, r.soft = breaker, now + until, False
         if breaker == "open":
             r.opened_ever = True
+
+    def adopt_balance(self, call: Call, name: str, balance: int, now: int) -> None:
+        r = self.h.route[name]
+        if name == call.failed_route and balance > self.h.balance(name, now) + 2:
+            call.paid = 0  # paid back
+        r.balance, r.last, r.bucket_soft = balance, now, False
 
     def adopt_latch(self, name: str, why: str, for_ms: int, now: int) -> None:
         self.h.route[name].latch_soft = False

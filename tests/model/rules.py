@@ -33,10 +33,10 @@ class Rules:
     def _may_queue(self, call: Call) -> bool:
         return self.spec.queue and "queue" not in call.unable
 
-    def _silent_ladder(self, call: Call) -> Decision | None:
+    def _silent_ladder(self, call: Call, answer: Any) -> Decision | None:
         """cached and preset: they send nothing."""
-        for i, rung in enumerate(self.spec.ladder):
-            if rung["step"] in ("cached", "preset") and i not in call.spent_steps:
+        for rung in sorted(self.spec.ladder, key=lambda r: answer is not None and r["step"] != answer.step):
+            if rung["step"] in ("cached", "preset"):
                 if {"cached": "cache", "preset": "preset"}[rung["step"]] in call.unable:
                     continue
                 call.ended, call.pending = True, None
@@ -56,7 +56,7 @@ class Rules:
             if f.owner in OWN_REASON:
                 return self._fail(call, *OWN_REASON[f.owner])
             if bar == "may_have_run":
-                return self._silent_ladder(call) or self._fail(call, bar)
+                return self._silent_ladder(call, None) or self._fail(call, bar)
             return self._fail(call, bar)
         owner = f.owner
         if owner == "policy":
@@ -110,8 +110,11 @@ class Rules:
                         return found
                 if rung["step"] == "compact" and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
                     if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
-                        call.prompt = rung["to_tokens"]
-                        return self._send(call, answer, "degrade", "ladder", call.failed_route, 0, 200, now, step="compact", rung=i)
+                        cost = self._cost(call, False)
+                        found = self._send(call, answer, "degrade", "ladder", call.failed_route, 0, cost, now, step="compact", rung=i)
+                        assert call.pending is not None
+                        call.pending.prompt = rung["to_tokens"]
+                        return found
             return self._fail(call)
         return self._fail(call, *OWN_REASON["request"])
 
@@ -150,12 +153,12 @@ class Rules:
             return None
         before, call.prompt = call.prompt, rung["to_tokens"]
         found = self._rule8(call, now, answer, compact=True)
+        call.prompt = before
         if found is None:
-            call.prompt = before
             return None
         found.action, found.step = "degrade", "compact"
         assert call.pending is not None
-        call.pending.rung = i
+        call.pending.rung, call.pending.prompt = i, rung["to_tokens"]
         found.wait = (0, found.wait[1] if found.wait else 0)
         return found
 
@@ -201,7 +204,8 @@ class Rules:
         if not self._may_resend(call, now, route, call.prompt):
             return None
         cost = self._cost(call, False)
-        if cost and self.h.retries(route) >= 1:
+        # Paid already: is the cap asked again?
+        if cost and self.h.retries(route) >= 1 and (cost > call.paid or answer.action != ("degrade" if compact else "retry")):
             return None
         bounds = self._wait_bounds(call, route, now)
         if bounds is None:
@@ -264,7 +268,7 @@ class Rules:
         f = call.failure
         if f is None or f.owner != "rate":
             return True
-        if self.spec.spill == "never":
+        if self.spec.spill == "never" or (self.h.spills >= 3 and answer.action not in ("fallback", "degrade", "proceed")):
             return False
         if self.spec.spill == "prefer_fast" or call.failed_route in call.waited:
             return True
@@ -279,10 +283,9 @@ class Rules:
         most = min(most, call.max_wait) if call.max_wait else most
         if low > most:
             return True
-        # No retry left to wait with: is that a wait that does not fit?
-        stuck = call.sends_left(call.failed_route) < 1 or call.class_left(call.failed_route, "rate") < 1
-        drawn_or_paced = high > most or self.h.route[call.failed_route].limits > 1 or stuck or self.h.look(call.failed_route, now)[0] == "open"
-        return drawn_or_paced and answer.action in ("fallback", "degrade")
+        # Rule 8 refused: is a wait that no retry is left for one that fits? Both readings.
+        del high
+        return answer.action in ("fallback", "degrade", "proceed")
 
     def _candidate(self, call: Call, now: int, answer: Any, name: str, drop: int, outside: str, larger: bool, first: bool) -> bool:
         spec, route = self.spec, self.spec.routes[name]
@@ -375,6 +378,8 @@ class Rules:
             more = max(0, cost - call.paid)
             self.h.pay(call.failed_route, more, now)
             call.paid += more
+            if what != "retry" and call.failure is not None and call.failure.owner == "rate":
+                self.h.spills += 1
             if call.failure is not None and "truncated" in call.failure.tags and answer.max_tokens:
                 call.output = answer.max_tokens
         bounds = wait if isinstance(wait, tuple) else (wait, wait)
@@ -387,10 +392,10 @@ class Rules:
         spec, name = self.spec, self.spec.primary
         call.pending = None
         if call.attempts_left() < 1:
-            return self._silent_ladder(call) or self._fail(call)
+            return self._silent_ladder(call, answer) or self._fail(call)
         left = call.elapsed_left(now)
         if left is not None and left <= 0:
-            return self._silent_ladder(call) or self._fail(call)
+            return self._silent_ladder(call, answer) or self._fail(call)
         look, wait = self.h.look(name, now)
         if look in ("ok", "probe") and not (self.h.maybe_bad(name, now) and answer.route not in (name, None)):
             call.pending = Pending("first", name, now)
@@ -416,27 +421,36 @@ class Rules:
                 if answer.action == "hold" or wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
                     call.pending = Pending("first", name, now)
                     return Decision("hold", wait=(wait, wait + spread))
-            if spec.spill != "never":
-                found = self._first_standin(call, now, answer, "")
-                if found:
-                    return found
+            if spec.spill == "never" or (self.h.spills >= 3 and answer.route in (None, name)):
+                return self._first_rest(call, now, answer, look, False)
+            found = self._first_standin(call, now, answer, "")
+            if found:
+                self.h.spills += 1
+                return found
         else:
             found = self._first_standin(call, now, answer, "")
             if found:
                 return found
+        return self._first_rest(call, now, answer, look, True)
+
+    def _first_rest(self, call: Call, now: int, answer: Any, look: str, small: bool) -> Decision:
+        """No stand-in: queue, smaller_model, hold for room, cached, preset."""
         if answer.action == "hold" and self._may_hold(call, now):
             return self._hold(call, now)
         if self._may_queue(call):
             return self._queue(call)
-        if look == "full" and call.held_ms == 0 and self._may_hold(call, now) and not self._smaller_first(call):
+        if look == "full" and call.held_since is None and self._may_hold(call, now) and not self._smaller_first(call):
             return self._hold(call, now)
-        found = self._ladder(call, now, answer, first=True)
+        if small:
+            found = self._ladder(call, now, answer, first=True)
+        else:
+            found = self._silent_ladder(call, answer)
         return found or self._fail(call)
 
     def _may_hold(self, call: Call, now: int) -> bool:
         """Some route of the workflow may serve within hold_ms."""
         spec = self.spec
-        if spec.hold_ms == 0 or "wait" in call.unable or call.held_ms >= spec.hold_ms:
+        if spec.hold_ms == 0 or "wait" in call.unable or (call.held_since is not None and now - call.held_since >= spec.hold_ms):
             return False
         names = [spec.primary] + [s.route for s in spec.standins if s.approved]
         looks = [self.h.look(n, now) for n in names]
@@ -447,6 +461,7 @@ class Rules:
 
     def _hold(self, call: Call, now: int) -> Decision:
         call.pending = Pending("first", self.spec.primary, now)
+        call.held_since = now if call.held_since is None else call.held_since
         return Decision("hold", wait=(0, self.spec.hold_ms))
 
     def _first_standin(self, call: Call, now: int, answer: Any, outside: str) -> Decision | None:

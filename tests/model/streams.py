@@ -29,6 +29,7 @@ class Driver:
         self.begun = 0
         self.ops = 0
         self.tools = rng.random() < (0.5 if spec.kind == "effectful" else 0.15)
+        self.idempotent = rng.random() < 0.4
         self.wild = rng.random() < 0.3
         # A stream has a temper: some fail at random, some in one way again and again.
         self.favourite = rng.choices(CANNED, WEIGHTS)[0] if rng.random() < 0.6 else None
@@ -160,7 +161,7 @@ class Driver:
         if self.tools and rng.random() < 0.5:
             op_id = f"op{rng.choice((1, 2))}"
             state = rng.choice(("requested", "started", "started", "committed", "acknowledged"))
-            return {"kind": "tool", "op_id": op_id, "state": state, "idempotent": rng.random() < 0.25}
+            return {"kind": "tool", "op_id": op_id, "state": state, "idempotent": self.idempotent and op_id == "op1"}
         kind = rng.choice(("accepted", "lifecycle", "reasoning", "token", "token", "tool_args"))
         a = call.attempt
         if kind != "accepted" and a is not None and a.billing == "possible":
