@@ -3,7 +3,7 @@
  *
  * A region file. `path` names it without its layout: the file on disk is path + ".fg" + layout number, so that two versions of the library live side by side
  * during a rollout. It is made under a temporary name, reserved whole, and only then linked to its name: who creates it first wins, the others use it. It is
- * never truncated; mode 0660 & ~umask. It belongs on /dev/shm or a local disk (the locks of NFS are not those of one kernel).
+ * never truncated (whoever truncates it by hand while it is mapped kills its users); mode 0660 & ~umask. It belongs on /dev/shm or a local disk (the locks of NFS are not those of one kernel).
  *
  * Slots. A process owns a slot by holding the POSIX record lock on that byte of the file; the kernel drops it at any death, also of a zombie or in another
  * container. fg_host_map_slot clears what dead owners left. Maps of one file in one process share a descriptor, a mapping and a slot.
