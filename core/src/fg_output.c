@@ -16,6 +16,7 @@ typedef struct frame {
 typedef struct check {
   const fg_policy *p;
   const fg_policy_schema_node *node;
+  uint32_t bad;          /* a value did not hold: a bare number is told only at the end, where nothing can be stopped */
   uint32_t next;         /* node of the value that follows the latest key */
   uint32_t text_node;    /* node of the string being read */
   uint32_t text_len;
@@ -167,8 +168,7 @@ static int all_required(const check *k, uint32_t depth) {
   return 1;
 }
 
-static int on_event(void *ctx, const fg_scan_event *e) {
-  check *k = ctx;
+static int breaks(check *k, const fg_scan_event *e) {
   switch (e->what) {
   case FG_SCAN_BEGIN_OBJECT:
     return !begin(k, e->depth, TYPE_OBJECT);
@@ -194,6 +194,12 @@ static int on_event(void *ctx, const fg_scan_event *e) {
   }
 }
 
+static int on_event(void *ctx, const fg_scan_event *e) {
+  check *k = ctx;
+  k->bad = breaks(k, e) ? 1 : 0;
+  return (int)k->bad;
+}
+
 /* One whole JSON value, and all of its events accepted. */
 static int whole_json(fg_str text, fg_scan_sink sink, void *ctx) {
   fg_scan s;
@@ -209,7 +215,8 @@ static int schema_holds(const fg_policy *p, const fg_policy_workflow *w, fg_str 
   k.node = fg_policy_at(p, w->schema_off);
   k.next = k.text_node = FREE;
   k.text_len = 0;
-  return whole_json(text, on_event, &k);
+  k.bad = 0;
+  return whole_json(text, on_event, &k) && !k.bad;
 }
 
 /* -------------------------------------------------------------------- answer */
