@@ -26,19 +26,19 @@
   XX(TRACEBACK, "traceback") XX(CANDIDATES, "candidates") XX(DONEREASON, "donereason") XX(INNERERROR, "innererror") \
   XX(OUTPUTTEXT, "outputtext") XX(RESETAFTER, "resetafter") XX(RETRYAFTER, "retryafter") XX(RETRYDELAY, "retrydelay") \
   XX(STATUSCODE, "statuscode") XX(STATUSTEXT, "statustext") XX(STOPREASON, "stopreason") XX(VALIDATION, "validation") \
-  XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") XX(FINALSTATUS, "finalstatus") \
-  XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") XX(MESSAGESTOP, "messagestop") XX(PARTIALJSON, "partialjson") \
-  XX(QUOTAMETRIC, "quotametric") XX(WAITSECONDS, "waitseconds") XX(CACHEDTOKENS, "cachedtokens") \
-  XX(CONTENTBLOCK, "contentblock") XX(ERRORMESSAGE, "errormessage") XX(FINISHREASON, "finishreason") \
-  XX(FUNCTIONCALL, "functioncall") XX(MESSAGESTART, "messagestart") XX(OUTPUTTOKENS, "outputtokens") \
-  XX(PROMPTTOKENS, "prompttokens") XX(RETRYAFTERMS, "retryafterms") XX(CONTENTFILTER, "contentfilter") \
-  XX(ESTIMATEDTIME, "estimatedtime") XX(GENERATEDTEXT, "generatedtext") XX(RAWSTATUSCODE, "rawstatuscode") \
-  XX(SAFETYRATINGS, "safetyratings") XX(STATUSMESSAGE, "statusmessage") XX(USAGEMETADATA, "usagemetadata") \
-  XX(PROMPTFEEDBACK, "promptfeedback") XX(PROMPTTOKENIDS, "prompttokenids") XX(RATELIMITRESET, "ratelimitreset") \
-  XX(RETRYINSECONDS, "retryinseconds") XX(PROMPTEVALCOUNT, "promptevalcount") XX(RESETSINSECONDS, "resetsinseconds") \
-  XX(XRATELIMITRESET, "xratelimitreset") XX(COMPLETIONTOKENS, "completiontokens") XX(FAILEDGENERATION, "failedgeneration") \
-  XX(FUNCTIONRESPONSE, "functionresponse") XX(PROMPTTOKENCOUNT, "prompttokencount") XX(REASONINGCONTENT, "reasoningcontent") \
-  XX(REASONINGDETAILS, "reasoningdetails") XX(CONTENTBLOCKDELTA, "contentblockdelta") \
+  XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") XX(FAULTSTRING, "faultstring") \
+  XX(FINALSTATUS, "finalstatus") XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") XX(MESSAGESTOP, "messagestop") \
+  XX(PARTIALJSON, "partialjson") XX(QUOTAMETRIC, "quotametric") XX(WAITSECONDS, "waitseconds") \
+  XX(CACHEDTOKENS, "cachedtokens") XX(CONTENTBLOCK, "contentblock") XX(ERRORMESSAGE, "errormessage") \
+  XX(FINISHREASON, "finishreason") XX(FUNCTIONCALL, "functioncall") XX(MESSAGESTART, "messagestart") \
+  XX(OUTPUTTOKENS, "outputtokens") XX(PROMPTTOKENS, "prompttokens") XX(RETRYAFTERMS, "retryafterms") \
+  XX(CONTENTFILTER, "contentfilter") XX(ESTIMATEDTIME, "estimatedtime") XX(GENERATEDTEXT, "generatedtext") \
+  XX(RAWSTATUSCODE, "rawstatuscode") XX(SAFETYRATINGS, "safetyratings") XX(STATUSMESSAGE, "statusmessage") \
+  XX(USAGEMETADATA, "usagemetadata") XX(PROMPTFEEDBACK, "promptfeedback") XX(PROMPTTOKENIDS, "prompttokenids") \
+  XX(RATELIMITRESET, "ratelimitreset") XX(RETRYINSECONDS, "retryinseconds") XX(PROMPTEVALCOUNT, "promptevalcount") \
+  XX(RESETSINSECONDS, "resetsinseconds") XX(XRATELIMITRESET, "xratelimitreset") XX(COMPLETIONTOKENS, "completiontokens") \
+  XX(FAILEDGENERATION, "failedgeneration") XX(FUNCTIONRESPONSE, "functionresponse") XX(PROMPTTOKENCOUNT, "prompttokencount") \
+  XX(REASONINGCONTENT, "reasoningcontent") XX(REASONINGDETAILS, "reasoningdetails") XX(CONTENTBLOCKDELTA, "contentblockdelta") \
   XX(CONTENTBLOCKSTART, "contentblockstart") XX(INCOMPLETEDETAILS, "incompletedetails") \
   XX(RETRYAFTERSECONDS, "retryafterseconds") XX(ORIGINALSTATUSCODE, "originalstatuscode") \
   XX(THOUGHTSTOKENCOUNT, "thoughtstokencount") XX(CONTENTFILTERRESULT, "contentfilterresult") \

@@ -99,6 +99,7 @@ static uint32_t value_of(uint32_t key) {
   case FG_K_STATUSTEXT:
   case FG_K_TITLE:
   case FG_K_DESCRIPTION:
+  case FG_K_FAULTSTRING:
   case FG_K_RAW:
   case FG_K_CAUSE:
     return V_TEXT;

@@ -125,6 +125,19 @@ static void quoted_words(fg_signs *s, fg_str t) {
 
 /* ----------------------------------------------------------- bodies */
 
+/* What stands between two tags; a lone word is a name too (<Code>Throttling</Code>). */
+static void between_tags(fg_signs *s, const char *p, uint32_t len) {
+  fg_str t = fg_trim(fg_str_make(p, len));
+  uint32_t letters = 0;
+  for (uint32_t i = 0; i < t.len; i++) {
+    letters += fg_is_alpha(t.ptr[i]) || t.ptr[i] == '.' || t.ptr[i] == '_';
+  }
+  if (t.len >= 6 && t.len <= 64 && letters == t.len) {
+    fg_signs_name(s, t.ptr, t.len, FG_NAME_OTHER);
+  }
+  signs_put(s, p, len);
+}
+
 static void read_html(fg_signs *s, const char *p, uint32_t len) {
   uint32_t i = 0, from = 0;
   while (i < len && s->text_len < FG_SIGN_TEXT) {
@@ -132,7 +145,7 @@ static void read_html(fg_signs *s, const char *p, uint32_t len) {
       i++;
       continue;
     }
-    signs_put(s, p + from, i - from);
+    between_tags(s, p + from, i - from);
     while (i < len && p[i] != '>') {
       i++;
     }

@@ -35,7 +35,7 @@ static void run(seen *o, const char *p, uint32_t len, uint32_t wire, uint32_t fl
   o->e.size = sizeof o->e;
   require(fg_sse_answer(&o->s, &o->a) == FG_OK);
   require(fg_sse_evidence(&o->s, &o->e) == FG_OK);
-  require(o->e.visible <= len && o->e.reasoning <= len && o->e.lifecycle <= len && o->e.tool_args_bytes <= len);
+  require(o->e.visible <= len && o->e.reasoning <= len && o->e.lifecycle <= len && o->e.tool_args_bytes <= 3 * len); /* a bad byte becomes three */
   require(fg_name(FG_TABLE_FINISH, o->a.finish) != NULL && o->e.terminal == o->a.finish);
   const char *from = (const char *)&o->s;
   require(o->e.body.len == 0 || (o->e.body.ptr >= from && o->e.body.ptr + o->e.body.len <= from + sizeof o->s));
