@@ -251,12 +251,19 @@ static void should_retry(fg_judged *j) {
     if (!j->ruled && j->signs.in.name_count == 0 && (f->owner == FG_OWNER_UNKNOWN || f->owner == FG_OWNER_REQUEST)) {
       uint32_t keep = f->flags;
       fg_judge_kind(j, FG_KIND_SERVER_ERROR);
+      f->klass = FG_CLASS_OTHER; /* once, because the server asked: not the retries of a server error */
       f->flags = keep;
     }
   }
 }
 
 /* ---------------------------------------------------------------- main */
+
+/* The client library refused its own arguments: the same call would be refused again. */
+static int wrong_call(fg_str kind) {
+  return FG_ISI(kind, "ValueError") || FG_ISI(kind, "TypeError") || FG_ISI(kind, "AssertionError") || FG_ISI(kind, "ValidationError") ||
+         FG_ISI(kind, "NotImplementedError");
+}
 
 /* A client's exception that tells of an error answer: "429 Client Error: …". A proxy's status is not the provider's. */
 static int told_status(const fg_judged *j) {
@@ -278,7 +285,10 @@ static void judge(fg_judged *j) {
   }
   if (e->flags & FG_EV_LOCAL) {
     if (!has_transport(e) || !fg_judge_builtin(j, FG_BUILTIN_TRANSPORT) || j->f.owner != FG_OWNER_LOCAL) {
-      fg_judge_kind(j, FG_KIND_ADMISSION_REFUSED);
+      const int config = j->f.kind == FG_KIND_LOCAL_CONFIG || wrong_call(e->kind);
+      fg_judge_kind(j, config ? FG_KIND_LOCAL_CONFIG : FG_KIND_ADMISSION_REFUSED);
+      j->f.owner = FG_OWNER_LOCAL;
+      j->f.scope = config ? (uint32_t)FG_SCOPE_REQUEST : j->f.scope;
     }
     return;
   }
