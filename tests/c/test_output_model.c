@@ -142,7 +142,7 @@ static int is_type(const cJSON *v, const char *word) {
   return strcmp(word, "object") == 0    ? cJSON_IsObject(v)
          : strcmp(word, "array") == 0   ? cJSON_IsArray(v)
          : strcmp(word, "string") == 0  ? cJSON_IsString(v)
-         : strcmp(word, "integer") == 0 ? cJSON_IsNumber(v) && (v->valuedouble * 8 == (double)((int64_t)v->valuedouble * 8))
+         : strcmp(word, "integer") == 0 ? cJSON_IsNumber(v) && (int64_t)(v->valuedouble * 8) % 8 == 0
          : strcmp(word, "number") == 0  ? cJSON_IsNumber(v)
          : strcmp(word, "boolean") == 0 ? cJSON_IsBool(v)
                                         : cJSON_IsNull(v);
