@@ -2,7 +2,6 @@
 #include "fgpy_convert.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* ---- making and ending ---- */
 
@@ -12,7 +11,7 @@ void fgpy_box_drop(fgpy_box *box) {
   }
 }
 
-static fgpy_call *call_new(fgpy_engine *engine) {
+fgpy_call *fgpy_call_new(fgpy_engine *engine) {
   fgpy_call *self = PyObject_GC_New(fgpy_call, engine->st->call_type);
   if (self == NULL) {
     return NULL;
@@ -63,7 +62,7 @@ static void call_dealloc(fgpy_call *self) {
 }
 
 /* Ready to be told something: still ours, the engine in its place. */
-static int call_ready(fgpy_call *self, PyObject *now, int64_t *now_ms) {
+int fgpy_call_ready(fgpy_call *self, PyObject *now, int64_t *now_ms) {
   if (self->fork_number != fgpy_fork_number) {
     PyErr_SetString(self->engine->st->state_error,
                     "this call began before a fork: it belongs to the parent "
@@ -98,223 +97,6 @@ static PyObject *answer(fgpy_call *self, fgpy_decision *d, int32_t rc,
   return (PyObject *)d;
 }
 
-/* ---- begin ---- */
-
-/* An id nobody else draws: the engine's seed and a counter, mixed; a forked
- * child starts elsewhere. */
-static PyObject *new_id(fgpy_engine *e, char *text, fg_str *out) {
-  static const char hex[] = "0123456789abcdef";
-  if (e->fork_number != fgpy_fork_number) {
-    e->fork_number = fgpy_fork_number;
-    e->id_seed ^= (uint64_t)getpid() * UINT64_C(0xd6e8feb86659fd93);
-  }
-  uint64_t z = e->id_seed + ++e->next_id * UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  z ^= z >> 31;
-  text[0] = 'f';
-  text[1] = 'g';
-  text[2] = '-';
-  for (int i = 0; i < 16; i++) {
-    text[3 + i] = hex[z >> (60 - 4 * i) & 15];
-  }
-  out->ptr = text;
-  out->len = 19;
-  return PyUnicode_FromStringAndSize(text, 19);
-}
-
-static PyObject *begin_refused(fgpy_engine *e, const fg_request *r,
-                               int32_t rc) {
-  if (rc == FG_ERR_ARG &&
-      fg_policy_find(e->policy->block, FG_FIND_WORKFLOW, r->workflow.ptr,
-                     r->workflow.len) == 0) {
-    PyObject *name =
-        PyUnicode_DecodeUTF8(r->workflow.ptr ? r->workflow.ptr : "",
-                             (Py_ssize_t)r->workflow.len, "replace");
-    if (name != NULL) {
-      PyErr_Format(e->st->argument_error,
-                   "the card has no workflow %R; it has %R", name,
-                   e->policy->workflows);
-      Py_DECREF(name);
-    }
-    return NULL;
-  }
-  if (rc == FG_ERR_ARG && r->call_id.len > FG_CALL_ID_MAX) {
-    PyErr_Format(e->st->argument_error, "call_id is longer than %d bytes",
-                 FG_CALL_ID_MAX);
-    return NULL;
-  }
-  return fgpy_fail(e->st, rc, "begin");
-}
-
-/* The k-th keyword: its text is the object's own, and ends with NUL. */
-static const char *key_text(PyObject *kwnames, Py_ssize_t k) {
-  return PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, k), NULL);
-}
-
-/* begin()'s keywords into r, and those that are not facts of the request. */
-static int begin_facts(fgpy_keep *keep, PyObject *const *values,
-                       PyObject *kwnames, fg_request *r, PyObject **now,
-                       PyObject **id, PyObject **language) {
-  Py_ssize_t count = kwnames ? PyTuple_Size(kwnames) : 0;
-  Py_ssize_t choice = -1;
-  for (Py_ssize_t k = 0; k < count; k++) {
-    const char *key = key_text(kwnames, k);
-    if (key == NULL) {
-      return -1;
-    }
-    if (strcmp(key, "tool_choice") == 0) {
-      choice = k; /* a name of tools: when those are read */
-      continue;
-    }
-    if (strcmp(key, "now_ms") == 0) {
-      *now = values[k];
-      continue;
-    }
-    int rc = fgpy_request_key(keep, key, values[k], r);
-    if (rc == 0) {
-      PyErr_Format(PyExc_TypeError, "begin() has no fact '%s'", key);
-    }
-    if (rc <= 0) {
-      return -1;
-    }
-    if (strcmp(key, "call_id") == 0) {
-      *id = values[k] == Py_None ? NULL : values[k];
-    } else if (strcmp(key, "language") == 0) {
-      *language = values[k] == Py_None ? NULL : values[k];
-    }
-  }
-  if (choice >= 0) {
-    return fgpy_request_key(keep, "tool_choice", values[choice], r) < 0 ? -1
-                                                                        : 0;
-  }
-  return 0;
-}
-
-PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
-                            Py_ssize_t nargs, PyObject *kwnames) {
-  fgpy_keep keep;
-  fgpy_keep_init(&keep, self->st);
-  fg_request r;
-  memset(&r, 0, sizeof r);
-  r.size = sizeof r;
-  PyObject *now = NULL, *id = NULL, *language = NULL;
-  int64_t now_ms = 0;
-  fgpy_call *call = NULL;
-  char text[24];
-  if (nargs > 1) {
-    PyErr_SetString(PyExc_TypeError,
-                    "begin() takes the workflow; its facts come by keyword");
-    return NULL;
-  }
-  if ((nargs == 1 && fgpy_str(&keep, args[0], "workflow", &r.workflow) < 0) ||
-      begin_facts(&keep, args + nargs, kwnames, &r, &now, &id, &language) < 0) {
-    goto done;
-  }
-  if (r.workflow.len == 0) {
-    PyErr_SetString(PyExc_TypeError, "begin() needs the workflow's name");
-    goto done;
-  }
-  if (fgpy_engine_ready(self, now, &now_ms) < 0 ||
-      (call = call_new(self)) == NULL) {
-    goto done;
-  }
-  if (id != NULL) {
-    call->id = id;
-    Py_INCREF(id);
-  } else {
-    call->id = new_id(self, text, &r.call_id);
-  }
-  if (language != NULL) {
-    call->language = language;
-    Py_INCREF(language);
-  }
-  if (call->id == NULL) {
-    goto done;
-  }
-  fg_decision d = {.size = sizeof d}; /* the call remembers it */
-  int32_t rc = fg_call_begin(self->engine, &call->box->call, &r, now_ms, &d);
-  if (rc != FG_OK) {
-    (void)begin_refused(self, &r, rc);
-    goto done;
-  }
-  call->forgotten = 0;
-  fgpy_keep_drop(&keep);
-  return (PyObject *)call;
-done:
-  Py_XDECREF((PyObject *)call);
-  fgpy_keep_drop(&keep);
-  return NULL;
-}
-
-/* ---- saved calls: a mark, the length of the id, the id, the call ---- */
-
-static const char saved_mark[4] = {'f', 'g', 'c', '1'};
-
-static PyObject *call_save(fgpy_call *self, PyObject *unused) {
-  (void)unused;
-  int64_t now_ms = 0;
-  Py_ssize_t len = 0;
-  const char *id = PyUnicode_AsUTF8AndSize(self->id, &len);
-  if (id == NULL || call_ready(self, NULL, &now_ms) < 0) {
-    return NULL;
-  }
-  char bytes[sizeof saved_mark + 1 + FG_CALL_ID_MAX + sizeof(fg_call)];
-  size_t at = sizeof saved_mark;
-  size_t id_len = len > FG_CALL_ID_MAX ? FG_CALL_ID_MAX : (size_t)len;
-  memcpy(bytes, saved_mark, sizeof saved_mark);
-  bytes[at++] = (char)id_len;
-  memcpy(bytes + at, id, id_len);
-  at += id_len;
-  memcpy(bytes + at, &self->box->call, sizeof(fg_call));
-  at += sizeof(fg_call);
-  PyObject *out = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)at);
-  self->forgotten = out != NULL ? 1 : self->forgotten;
-  return out;
-}
-
-static const char *const resume_names[] = {"saved"};
-
-PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
-                             Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Engine.resume", resume_names, 1, 1, 1};
-  PyObject *in[1];
-  char *raw = NULL;
-  Py_ssize_t len = 0;
-  int64_t now_ms = 0;
-  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
-      fgpy_engine_ready(self, NULL, &now_ms) < 0 ||
-      PyBytes_AsStringAndSize(in[0], &raw, &len) < 0) {
-    return NULL;
-  }
-  size_t head = sizeof saved_mark + 1;
-  size_t id_len = (size_t)len > head ? (unsigned char)raw[head - 1] : 0;
-  if ((size_t)len != head + id_len + sizeof(fg_call) ||
-      id_len > FG_CALL_ID_MAX || memcmp(raw, saved_mark, sizeof saved_mark)) {
-    PyErr_SetString(self->st->argument_error,
-                    "not a saved call, or of another version");
-    return NULL;
-  }
-  fgpy_call *call = call_new(self);
-  if (call == NULL) {
-    return NULL;
-  }
-  call->id = PyUnicode_DecodeUTF8(raw + head, (Py_ssize_t)id_len, "replace");
-  memcpy(&call->box->call, raw + head + id_len, sizeof(fg_call));
-  fg_decision latest = {.size = sizeof latest};
-  int32_t rc = fg_call_event(self->engine, &call->box->call, 0, FG_EVENT_NONE,
-                             0, now_ms);
-  if (rc == FG_OK || rc == FG_ERR_ARG) {
-    rc = fg_call_decision(self->engine, &call->box->call, &latest);
-  }
-  if (call->id == NULL || rc != FG_OK) {
-    Py_DECREF(call);
-    return PyErr_Occurred() ? NULL : fgpy_fail(self->st, rc, "resume");
-  }
-  call->forgotten = 0;
-  return (PyObject *)call;
-}
-
 /* ---- facts without a decision ---- */
 
 static PyObject *done(fgpy_call *self, int32_t rc, const char *what) {
@@ -346,7 +128,7 @@ static PyObject *call_event(fgpy_call *self, PyObject *const *args,
     rc = fgpy_u32(in[1], "value", &value);
   }
   if (rc < 0 || fgpy_u32(in[2], "attempt", &attempt) < 0 ||
-      call_ready(self, in[3], &now_ms) < 0) {
+      fgpy_call_ready(self, in[3], &now_ms) < 0) {
     return NULL;
   }
   return done(self,
@@ -375,7 +157,7 @@ static PyObject *call_tool(fgpy_call *self, PyObject *const *args,
       fgpy_word(st, FG_TABLE_TOOL, in[1], "state", &state) == 0 &&
       fgpy_bool(in[2], "idempotent", &idempotent) == 0 &&
       fgpy_u32(in[3], "attempt", &attempt) == 0 &&
-      call_ready(self, in[4], &now_ms) == 0) {
+      fgpy_call_ready(self, in[4], &now_ms) == 0) {
     out =
         done(self,
              fg_call_tool(self->engine->engine, &self->box->call, attempt,
@@ -384,52 +166,6 @@ static PyObject *call_tool(fgpy_call *self, PyObject *const *args,
   }
   fgpy_keep_drop(&keep);
   return out;
-}
-
-/* Keywords of usage() and success() into a. `reported`: 1 when they told of
- * tokens or money, without a word on final. */
-static int answer_facts(fgpy_keep *keep, const char *fn,
-                        PyObject *const *values, PyObject *kwnames,
-                        fg_answer *a, uint32_t *attempt, PyObject **now,
-                        int *reported) {
-  Py_ssize_t count = kwnames ? PyTuple_Size(kwnames) : 0;
-  int said = 0;
-  memset(a, 0, sizeof *a);
-  a->size = sizeof *a;
-  *attempt = 0;
-  *now = NULL;
-  *reported = 0;
-  for (Py_ssize_t k = 0; k < count; k++) {
-    const char *key = key_text(kwnames, k);
-    if (key == NULL) {
-      return -1;
-    }
-    if (strcmp(key, "now_ms") == 0) {
-      *now = values[k];
-      continue;
-    }
-    if (strcmp(key, "attempt") == 0) {
-      if (fgpy_u32(values[k], "attempt", attempt) < 0) {
-        return -1;
-      }
-      continue;
-    }
-    int rc = fgpy_answer_key(keep, key, values[k], a);
-    if (rc == 0) {
-      PyErr_Format(PyExc_TypeError, "%s() has no argument '%s'", fn, key);
-    }
-    if (rc <= 0) {
-      return -1;
-    }
-    int none = values[k] == Py_None;
-    said |= strcmp(key, "final") == 0 && !none;
-    *reported |= !none && (strcmp(key, "prompt_tokens") == 0 ||
-                           strcmp(key, "output_tokens") == 0 ||
-                           strcmp(key, "cost_usd") == 0 ||
-                           strcmp(key, "cost_nusd") == 0);
-  }
-  *reported = *reported && !said;
-  return 0;
 }
 
 static PyObject *call_usage(fgpy_call *self, PyObject *const *args,
@@ -445,9 +181,9 @@ static PyObject *call_usage(fgpy_call *self, PyObject *const *args,
     PyErr_SetString(PyExc_TypeError, "usage() takes keywords only");
     return NULL;
   }
-  if (answer_facts(&keep, "usage", args, kwnames, &a, &attempt, &now,
-                   &reported) == 0 &&
-      call_ready(self, now, &now_ms) == 0) {
+  if (fgpy_answer(&keep, "usage", args, kwnames, &a, &attempt, &now,
+                  &reported) == 0 &&
+      fgpy_call_ready(self, now, &now_ms) == 0) {
     out = done(self,
                fg_call_usage(self->engine->engine, &self->box->call, attempt,
                              &a, now_ms),
@@ -472,9 +208,9 @@ static PyObject *call_success(fgpy_call *self, PyObject *const *args,
     PyErr_SetString(PyExc_TypeError, "success() takes keywords only");
     return NULL;
   }
-  if (answer_facts(&keep, "success", args, kwnames, &a, &attempt, &now,
-                   &reported) == 0 &&
-      call_ready(self, now, &now_ms) == 0) {
+  if (fgpy_answer(&keep, "success", args, kwnames, &a, &attempt, &now,
+                  &reported) == 0 &&
+      fgpy_call_ready(self, now, &now_ms) == 0) {
     a.flags |= reported ? FG_ANSWER_USAGE_FINAL : 0;
     fgpy_decision *d = decision_of(self);
     if (d != NULL) {
@@ -501,7 +237,7 @@ static PyObject *call_failure(fgpy_call *self, PyObject *const *args,
   if (fgpy_args(&sig, args, nargs, kwnames, in) == 0 &&
       fgpy_u32(in[1], "attempt", &named) == 0 &&
       fgpy_evidence(&keep, in[0], &e, &attempt) == 0 &&
-      call_ready(self, in[2], &now_ms) == 0) {
+      fgpy_call_ready(self, in[2], &now_ms) == 0) {
     fgpy_decision *d = decision_of(self);
     if (d != NULL) {
       int32_t rc = fg_call_failure(self->engine->engine, &self->box->call,
@@ -523,7 +259,7 @@ static PyObject *call_plain(fgpy_call *self, PyObject *const *args,
   PyObject *in[1];
   int64_t now_ms = 0;
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
-      call_ready(self, in[0], &now_ms) < 0) {
+      fgpy_call_ready(self, in[0], &now_ms) < 0) {
     return NULL;
   }
   fgpy_decision *d = decision_of(self);
@@ -560,7 +296,7 @@ static PyObject *call_unable(fgpy_call *self, PyObject *const *args,
   int64_t now_ms = 0;
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
       fgpy_bits(self->engine->st, FG_TABLE_UNABLE, in[0], "what", &what) < 0 ||
-      call_ready(self, in[1], &now_ms) < 0) {
+      fgpy_call_ready(self, in[1], &now_ms) < 0) {
     return NULL;
   }
   fgpy_decision *d = decision_of(self);
@@ -584,7 +320,7 @@ static PyObject *call_step(fgpy_call *self, PyObject *const *args,
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
       fgpy_u32(in[0], "prompt_tokens", &prompt) < 0 ||
       fgpy_u32(in[1], "max_output_tokens", &output) < 0 ||
-      call_ready(self, in[2], &now_ms) < 0) {
+      fgpy_call_ready(self, in[2], &now_ms) < 0) {
     return NULL;
   }
   fgpy_decision *d = decision_of(self);
@@ -611,7 +347,7 @@ static PyObject *call_resolved(fgpy_call *self, PyObject *const *args,
       fgpy_str(&keep, in[0], "op_id", &op) == 0 &&
       fgpy_word(self->engine->st, FG_TABLE_EFFECT, in[1], "effect", &effect) ==
           0 &&
-      call_ready(self, in[2], &now_ms) == 0) {
+      fgpy_call_ready(self, in[2], &now_ms) == 0) {
     fgpy_decision *d = decision_of(self);
     if (d != NULL) {
       int32_t rc = fg_call_resolved(self->engine->engine, &self->box->call,
@@ -633,7 +369,7 @@ static PyObject *call_latest(fgpy_call *self, PyObject *unused) {
   return answer(self, d, rc, "decision");
 }
 
-/* ---- end, ledger ---- */
+/* ---- end ---- */
 
 static PyObject *call_end(fgpy_call *self, PyObject *unused) {
   (void)unused;
@@ -648,60 +384,6 @@ static PyObject *call_forget(fgpy_call *self, PyObject *unused) {
   (void)unused;
   self->forgotten = 1;
   Py_RETURN_NONE;
-}
-
-static const char *const ledger_names[] = {"line", "decision", "now_ms"};
-
-static PyObject *call_ledger_line(fgpy_call *self, PyObject *const *args,
-                                  Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Call.ledger_line", ledger_names, 3, 2, 1};
-  fgpy_engine *e = self->engine;
-  PyObject *in[3];
-  int64_t now_ms = 0;
-  uint32_t line = 0;
-  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0) {
-    return NULL;
-  }
-  if (PyUnicode_Check(in[0])) {
-    line = PyUnicode_CompareWithASCIIString(in[0], "call") == 0 ? FG_LINE_CALL
-           : PyUnicode_CompareWithASCIIString(in[0], "decision") == 0
-               ? FG_LINE_DECISION
-           : PyUnicode_CompareWithASCIIString(in[0], "end") == 0 ? FG_LINE_END
-                                                                 : 0;
-  }
-  if (line == 0) {
-    PyErr_SetString(PyExc_ValueError, "line is one of: call, decision, end");
-    return NULL;
-  }
-  fg_decision latest = {.size = sizeof latest};
-  const fg_decision *d = &latest;
-  if (in[1] != NULL && in[1] != Py_None) {
-    if (!Py_IS_TYPE(in[1], e->st->decision_type)) {
-      PyErr_SetString(PyExc_TypeError, "decision must be a Decision");
-      return NULL;
-    }
-    d = &((fgpy_decision *)in[1])->d;
-  } else if (fg_call_decision(e->engine, &self->box->call, &latest) != FG_OK) {
-    return fgpy_fail(e->st, FG_ERR_STATE, "ledger_line");
-  }
-  if (fgpy_engine_ready(e, in[2], &now_ms) < 0) {
-    return NULL;
-  }
-  char small[4096];
-  uint32_t need = fg_ledger_line(e->engine, &self->box->call, d, line, now_ms,
-                                 small, sizeof small);
-  if (need < sizeof small) {
-    return PyUnicode_DecodeUTF8(small, (Py_ssize_t)need, "replace");
-  }
-  char *big = PyMem_Malloc((size_t)need + 1);
-  if (big == NULL) {
-    return PyErr_NoMemory();
-  }
-  (void)fg_ledger_line(e->engine, &self->box->call, d, line, now_ms, big,
-                       need + 1);
-  PyObject *out = PyUnicode_DecodeUTF8(big, (Py_ssize_t)need, "replace");
-  PyMem_Free(big);
-  return out;
 }
 
 static PyObject *call_get_id(fgpy_call *self, void *closure) {
@@ -762,13 +444,13 @@ static PyMethodDef call_methods[] = {
      "operation did."},
     {"end", (PyCFunction)call_end, METH_NOARGS,
      "end()\n--\n\nDropped without a word. Twice is fine."},
-    {"save", (PyCFunction)call_save, METH_NOARGS,
+    {"save", (PyCFunction)fgpy_call_save, METH_NOARGS,
      "save()\n--\n\nThe call as bytes for Engine.resume(); this object lets go "
      "of it."},
     {"forget", (PyCFunction)call_forget, METH_NOARGS,
      "forget()\n--\n\nLets go of the call without ending it, as a killed "
      "process does."},
-    {"ledger_line", FGPY_METHOD(call_ledger_line), FGPY_KW,
+    {"ledger_line", FGPY_METHOD(fgpy_call_ledger_line), FGPY_KW,
      "ledger_line(line, decision=None, *, now_ms=None)\n--\n\nA line of the "
      "ledger: call, decision or end."},
     {NULL, NULL, 0, NULL}};

@@ -55,14 +55,21 @@ int fgpy_bits(fgpy_state *st, uint32_t table, PyObject *v, const char *key,
 /* USD as number, Decimal or decimal text, exact to nano-dollars, up. */
 int fgpy_usd(PyObject *v, const char *key, int64_t *out);
 
-/* Reads one pair of begin()'s facts. 1: read; 0: no such key; -1: error. */
-int fgpy_request_key(fgpy_keep *keep, const char *key, PyObject *v,
-                     fg_request *r);
+/* Keeps an object, taking the reference also when it fails; memory. */
+int fgpy_keep_object(fgpy_keep *keep, PyObject *o);
+void *fgpy_keep_memory(fgpy_keep *keep, size_t bytes);
+/* "key must be wanted, not ..."; returns -1. */
+int fgpy_type_error(const char *key, const char *wanted, PyObject *v);
+/* The k-th keyword's text: the object's own, ending with NUL. */
+const char *fgpy_key_text(PyObject *kwnames, Py_ssize_t k);
+
 int fgpy_evidence(fgpy_keep *keep, PyObject *dict, fg_evidence *e,
                   uint32_t *attempt);
-/* 1: read; 0: no such key; -1: error. */
-int fgpy_answer_key(fgpy_keep *keep, const char *key, PyObject *v,
-                    fg_answer *a);
+/* Keywords of usage() and success(). `reported`: 1 when they told of tokens or
+ * money, without a word on final. */
+int fgpy_answer(fgpy_keep *keep, const char *fn, PyObject *const *values,
+                PyObject *kwnames, fg_answer *a, uint32_t *attempt,
+                PyObject **now, int *reported);
 int fgpy_facts(fgpy_state *st, PyObject *dict, fg_facts *f);
 
 #endif /* FGPY_CONVERT_H */

@@ -132,6 +132,12 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
                              Py_ssize_t nargs, PyObject *kwnames);
+fgpy_call *fgpy_call_new(fgpy_engine *engine);
+/* Ready to be told something: still ours, the engine in its place. */
+int fgpy_call_ready(fgpy_call *self, PyObject *now, int64_t *now_ms);
+PyObject *fgpy_call_save(fgpy_call *self, PyObject *unused);
+PyObject *fgpy_call_ledger_line(fgpy_call *self, PyObject *const *args,
+                                Py_ssize_t nargs, PyObject *kwnames);
 void fgpy_box_drop(fgpy_box *box);
 fgpy_decision *fgpy_decision_new(fgpy_state *st, fgpy_policy *policy,
                                  fgpy_engine *engine, fgpy_box *box);
