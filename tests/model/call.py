@@ -194,9 +194,9 @@ class Call:
         return known if known is not None else 2_000
 
     def first_token_ms(self, route: str) -> int:
-        if self.spec.first_token_ms is not None:
-            return self.spec.first_token_ms
-        return self.total_ms() if self.whole else 30_000
+        if self.whole:  # a whole answer has no first token before its end
+            return self.total_ms()
+        return self.spec.first_token_ms if self.spec.first_token_ms is not None else 30_000
 
     def total_ms(self) -> int:
         return self.output * 1_000 // 12 + 10_000

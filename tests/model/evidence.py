@@ -53,6 +53,7 @@ def _error(message: str, type_: str, code: str | None) -> str:
 
 
 _RATE = _error("Rate limit reached for requests", "requests", "rate_limit_exceeded")
+_TOKENS = _error("Rate limit reached for gpt-4o on tokens per min (TPM): Limit 10000, Used 9000, Requested 2000.", "tokens", "rate_limit_exceeded")
 _SSE = {"content-type": "text/event-stream"}
 _CUT = "peer closed connection without sending complete message body (incomplete chunked read)"
 
@@ -67,9 +68,9 @@ CANNED: tuple[Canned, ...] = (
            "transient", "cut", "stream_cut", scope="network", trips=True, head=True),
     Canned("cut_after_text", _wire("stream", "RemoteProtocolError", _CUT, status=200, headers=_SSE, progress={"visible": 12}),
            "transient", "cut", "stream_cut", scope="network", trips=True, head=True, visible=12),
-    Canned("rate_hint", _http(429, _RATE, retry_after="2"), "rate", "rate", "rate_limited", scope="model", retry_after_ms=2000, error_answer=True),
-    Canned("rate_plain", _http(429, _RATE), "rate", "rate", "rate_limited", scope="model", error_answer=True),
-    Canned("rate_long", _http(429, _RATE, retry_after="121"), "rate", "rate", "rate_limited", scope="model", retry_after_ms=121000, error_answer=True),
+    Canned("rate_hint", _http(429, _TOKENS, retry_after="2"), "rate", "rate", "tokens_rate_limited", scope="model", retry_after_ms=2000, error_answer=True),
+    Canned("rate_plain", _http(429, _RATE), "rate", "rate", "rate_limited", scope="account", error_answer=True),
+    Canned("rate_long", _http(429, _RATE, retry_after="121"), "rate", "rate", "rate_limited", scope="account", retry_after_ms=121000, error_answer=True),
     Canned("no_credit", _http(429, _error("You exceeded your current quota.", "insufficient_quota", "insufficient_quota")), "quota", "other", "no_credit",
            scope="account", error_answer=True),
     Canned("day_quota", _http(429, _error("Daily limit reached.", "insufficient_quota", "insufficient_quota"), retry_after="7200"), "quota", "other",

@@ -197,7 +197,7 @@ class Health:
         if row.flagged:
             r.z = max(0, r.z - STALL_UP)
             row.flagged = False
-        elif r.state == CLOSED and not row.whole:
+        elif r.state == CLOSED and not row.whole and now - row.start <= STALL_AFTER:
             r.z = max(0, r.z - STALL_DOWN)
 
     # -------------------------------------------------------------- admission

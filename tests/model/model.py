@@ -8,7 +8,7 @@ from typing import Any
 from .call import BILLING, Attempt, Call, Decision
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
-from .health import STALL_AFTER, Health, Row
+from .health import Health, Row
 from .rules import ANY, Rules
 
 PROOF_OWNERS = ("rate", "quota", "auth", "request")
@@ -46,10 +46,10 @@ class Model:
         return None if decision is None else self._finish(decision, now, call)
 
     def _in_time(self, op: dict[str, Any], now: int) -> Row | None:
-        """The attempt whose first token this is: it is judged by the token, not by the clock."""
+        """The attempt this speaks of: it is heard before its silence is judged."""
         call = self.calls.get(op.get("call", ""))
-        token = op["op"] == "success" or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
-        if call is None or call.attempt is None or not token or now - call.attempt.start > STALL_AFTER:
+        token = op["op"] in ("success", "failure") or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
+        if call is None or call.attempt is None or not token:
             return None
         return call.attempt.row
 
@@ -208,7 +208,7 @@ class Model:
         call.paid = 0
         if f.local and f.never_sent:
             call.attempts_used -= 1
-        if a.paid_by and f.never_sent:
+        if a.paid_by and (f.never_sent or f.client_gone):
             self.h.route[a.paid_by].bucket_soft = True
         self._learn(call, a, f, now)
         d = self.rules.after_failure(call, now, answer)
@@ -321,6 +321,8 @@ class Model:
             self.h.drop_probe(a.row)
             self.h.result(a.row, "neutral", now)
             self._close(call, a)
+            if a.paid_by:
+                self.h.route[a.paid_by].bucket_soft = True
 
     def _unable(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
         if call.attempt is not None and call.attempt.running:

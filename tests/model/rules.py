@@ -197,7 +197,7 @@ class Rules:
         assert f is not None
         if route in call.out or f.must_not_retry or call.class_left(route, f.klass) < 1:
             return None
-        if f.overload and call.overloaded.get(route, 0) >= 1:
+        if f.overload and call.overloaded.get(route, 0) >= spec.overload_retries:
             return None
         if f.klass in ("silent", "cut") and spec.after_silence in ("none", "stand_in"):
             return None
@@ -293,6 +293,9 @@ class Rules:
             return False
         if outside and not self._scope_allows(call, name, outside):
             return False
+        f = call.failure
+        if not first and f is not None and f.owner == "rate" and f.scope == "account" and spec.routes[call.failed_route].account == route.account:
+            return False  # darkened by the same refusal
         if larger:
             mine = spec.routes[call.failed_route].context or 0
             if not route.context or route.context <= mine or route.context < call.prompt + call.output:
