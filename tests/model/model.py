@@ -98,7 +98,8 @@ class Model:
             return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
         left = call.elapsed_left(now)
         look, _ = self.h.look(pending.route, now)
-        soft = answer.action != "proceed" and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0))
+        soft = answer.action != "proceed" and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0)
+                                                 or (pending.what != "first" and self._hour_is_out()))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)
@@ -117,13 +118,17 @@ class Model:
             # the new decision needs no wait: it may be permitted in the same answer
         return self._permit(call, now, answer)
 
+    def _hour_is_out(self) -> bool:
+        limit = self.spec.retries_per_hour
+        return limit is not None and self.h.resends_hour >= limit
+
     def _permit(self, call: Call, now: int, answer: Any) -> Decision:
         pending = call.pending
         assert pending is not None
         route = pending.route
         clocks = {"first": answer.first_token_ms or 1 << 40, "idle": answer.idle_ms or 1 << 40, "progress": answer.progress_ms or 1 << 40,
                   "total": answer.total_ms or 1 << 40}
-        row = self.h.admit(route, now, pending.what == "retry" and pending.cost > 0, clocks["total"], call.whole)
+        row = self.h.admit(route, now, (pending.what == "retry" or pending.prompt > 0) and pending.cost > 0, clocks["total"], call.whole)
         call.count += 1
         call.attempts_used += 1
         call.prompt = pending.prompt or call.prompt

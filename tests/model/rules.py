@@ -124,7 +124,8 @@ class Rules:
             if found:
                 return found
         if self._may_queue(call):
-            elsewhere = any(s.approved and not s.ladder_only and self._scope_allows(call, s.route, "quota") for s in self.spec.standins)
+            routes = [self.spec.primary] + [s.route for s in self.spec.standins if s.approved and not s.ladder_only]
+            elsewhere = any(self.spec.routes[r].account != self.spec.routes[call.failed_route].account for r in routes)
             return self._queue(call, 0 if elsewhere else hint)
         return self._ladder(call, now, answer, outside="quota") or self._fail(call, "quota_exhausted", "quota_latched", "owner_stops", *ANY)
 
@@ -166,6 +167,8 @@ class Rules:
         spec = self.spec
         if call.attempts_left() < 1 or call.resends >= spec.call_resends or call.sends_left(route) < 1:
             return False
+        if self._cost(call, False) and self.h.retries(route) >= 1 and prompt != call.prompt:
+            return False
         if spec.retries_per_hour is not None and self.h.resends_hour >= spec.retries_per_hour:
             return False
         if not call.fits_tokens(prompt + call.output) or not call.fits_cost(spec.routes[route].hold(prompt, call.output)):
@@ -194,6 +197,7 @@ class Rules:
 
     def _rule8(self, call: Call, now: int, answer: Any, compact: bool = False) -> Decision | None:
         f, spec, route = call.failure, self.spec, call.failed_route
+        chosen = answer.step == "compact" if compact else answer.action == "retry" or (answer.action == "proceed" and answer.route == route)
         assert f is not None
         if route in call.out or f.must_not_retry or call.class_left(route, f.klass) < 1:
             return None
@@ -205,7 +209,7 @@ class Rules:
             return None
         cost = self._cost(call, False)
         # Paid already: is the cap asked again?
-        if cost and self.h.retries(route) >= 1 and (cost > call.paid or answer.action != ("degrade" if compact else "retry")):
+        if cost and self.h.retries(route) >= 1 and (cost > call.paid or not chosen):
             return None
         bounds = self._wait_bounds(call, route, now)
         if bounds is None:
@@ -214,7 +218,6 @@ class Rules:
         if look in ("open", "key", "quota", "model"):
             return None
         low, high = bounds
-        sent_again = "degrade" if compact else "retry"
         need = call.estimate(route)
         if f.klass == "silent":
             need = max(need, call.first_token_ms(route))
@@ -224,28 +227,28 @@ class Rules:
                 return None
             more = 4 * call.output
             costly = not call.fits_tokens(call.prompt + more) or not call.fits_cost(spec.routes[route].hold(call.prompt, more))
-            if answer.action != sent_again and (call.whole or costly):
+            if not chosen and (call.whole or costly):
                 return None
         if left is not None:
             if low + need > left:
                 return None
             if high + need > left:
                 high = left - need
-                if answer.action != sent_again:
+                if not chosen:
                     return None  # the draw did not fit
         if "wait" in call.unable:
             if low > 0:
                 return None
-            if high > 0 and answer.action != sent_again:
+            if high > 0 and not chosen:
                 return None
         if call.max_wait:
             if low > call.max_wait:
                 return None
             if high > call.max_wait:
                 high = call.max_wait
-                if answer.action != sent_again:
+                if not chosen:
                     return None
-        if look == "full" and answer.action != sent_again:
+        if look == "full" and not chosen:
             return None
         if f.owner in ("transient", "local") and (f.klass == "silent" or call.failed_slow) and self._rule9(call, now, answer, dry=True):
             return None

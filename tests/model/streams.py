@@ -117,6 +117,8 @@ class Driver:
                 f = next(c for c in CANNED if c.name == "read_reset")
             if a is not None and a.running and a.saw_token and f.name in ("cut_before_text", "empty_choices", "empty_end", "truncated_tool"):
                 f = next(c for c in CANNED if c.name == "cut_after_text")
+            if call.whole and f.name == "truncated_tool":  # how long the longer answer takes is the engine's to say
+                f = next(c for c in CANNED if c.name == "server_500")
             op["canned"], op["in"] = f.name, f.evidence
         elif op["op"] == "success":
             text = '{"a":1}' if rng.random() < 0.5 or not self.spec.schema else '{"b":1}'
