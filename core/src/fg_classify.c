@@ -7,6 +7,7 @@
 #include "fg_policy.h"
 
 enum { RULE_BUILTIN = 0x10000 };
+enum { ADVICE = FG_FAIL_HAS_RETRY_AFTER | FG_FAIL_SHOULD_RETRY | FG_FAIL_MUST_NOT_RETRY }; /* what the server said, apart from what went wrong */
 
 void fg_judge_kind(fg_judged *j, uint32_t kind) {
   const fg_kind_facts *k = fg_kind_of(kind);
@@ -190,12 +191,23 @@ static void look_at_body(fg_judged *j) {
 
 /* --------------------------------------------------------------- hints */
 
+static void quota_by_wait(fg_judged *j, int long_wait, uint32_t period) {
+  fg_failure *f = &j->f;
+  if (f->owner != FG_OWNER_RATE || (f->flags & FG_FAIL_OVERLOAD) || !(long_wait || (period != 0 && !j->hint.explicit_hint))) {
+    return;
+  }
+  uint32_t scope = f->scope, flags = f->flags & ADVICE;
+  fg_judge_kind(j, FG_KIND_QUOTA_EXHAUSTED);
+  f->scope = scope;
+  f->flags |= flags;
+  f->period = period != 0 ? period : (uint32_t)FG_PERIOD_DAY;
+}
+
 static void hints(fg_judged *j) {
   fg_hint_heads h;
   uint64_t ms = 0;
   fg_hint *o = &j->hint;
   fg_hint_headers(j->e.headers, j->e.header_count, j->e.unix_ms, &h);
-  o->no_retry = h.no_retry;
   if (h.has_millis) {
     fg_hint_longer(o, h.millis);
   }
@@ -221,18 +233,14 @@ static void hints(fg_judged *j) {
     f->retry_after_ms = fg_sat32(o->wait_ms);
     f->flags |= FG_FAIL_HAS_RETRY_AFTER;
   }
-  if (o->no_retry) {
+  if (h.no_retry) {
     f->flags |= FG_FAIL_MUST_NOT_RETRY;
   }
   /* A rate limit that asks for most of a day is a daily quota (Azure says 86400); more than a week is nonsense, not a period. */
   const uint64_t hour = 3600000;
   int long_wait = o->explicit_hint && o->wait_ms >= 12 * hour && o->wait_ms <= 168 * hour;
-  if (f->owner == FG_OWNER_RATE && !(f->flags & FG_FAIL_OVERLOAD) && (long_wait || (h.period != 0 && !o->explicit_hint))) {
-    uint32_t scope = f->scope, flags = f->flags & (uint32_t)(FG_FAIL_HAS_RETRY_AFTER | FG_FAIL_MUST_NOT_RETRY);
-    fg_judge_kind(j, FG_KIND_QUOTA_EXHAUSTED);
-    f->scope = scope;
-    f->flags |= flags;
-    f->period = h.period != 0 ? h.period : (uint32_t)FG_PERIOD_DAY;
+  if (f->rule == 0 || f->rule > RULE_BUILTIN) {
+    quota_by_wait(j, long_wait, h.period);
   }
 }
 
@@ -343,6 +351,7 @@ static void card_rules(fg_judged *j, const fg_policy *p) {
         j->f.flags |= heard & (uint32_t)FG_FAIL_HAS_RETRY_AFTER;
       }
       j->f.rule = i + 1;
+      j->ruled = 1;
       return;
     }
   }
@@ -381,14 +390,14 @@ int32_t fg_classify(const fg_policy *p, const fg_evidence *e, fg_failure *out) {
   fg_builtin_look(in, &j.found);
   in->status = j.e.status;
   judge(&j);
-  facts(&j);
-  should_retry(&j);
-  hints(&j);
   if (p != NULL) {
     in->status = j.e.status;
     fg_rule_index(in);
     card_rules(&j, p);
   }
+  facts(&j);
+  should_retry(&j);
+  hints(&j);
   j.f.size = fg_min32(out->size, (uint32_t)sizeof j.f);
   memcpy(out, &j.f, j.f.size);
   return FG_OK;

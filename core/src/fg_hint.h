@@ -16,16 +16,18 @@ int fg_hint_reset(fg_str s, int64_t now_ms, uint64_t *ms);
 int fg_hint_prose(fg_str s, uint64_t *ms);
 
 typedef struct fg_hint {
-  uint32_t has;           /* wait_ms is meant */
-  uint32_t explicit_hint; /* not from a reset header */
-  uint32_t no_retry;      /* pushback that forbids a retry */
-  uint32_t day_bucket;    /* an exhausted bucket is named by day or longer: FG_PERIOD_*, else 0 */
-  int64_t now_ms;         /* wall time of the answer: Date header, else the host's; 0 unknown */
+  uint32_t has, explicit_hint; /* wait_ms is meant; it is not from a reset header */
   uint64_t wait_ms;
 } fg_hint;
 
-/* From headers: explicit ones and, apart, resets of the exhausted buckets. unix_ms: the host's wall time, 0 unknown. */
-typedef struct fg_hint_heads { uint64_t millis, seconds, reset; uint32_t has_millis, has_seconds, has_reset, no_retry, period; int64_t now_ms; } fg_hint_heads;
+/* From headers: explicit waits and, apart, resets of the exhausted buckets. */
+typedef struct fg_hint_heads {
+  uint64_t millis, seconds, reset;
+  uint32_t has_millis, has_seconds, has_reset;
+  uint32_t no_retry; /* a pushback that forbids a retry */
+  uint32_t period;   /* FG_PERIOD_* an exhausted bucket is named by, 0 none */
+  int64_t now_ms;    /* wall time of the answer: its Date, else unix_ms; 0 unknown */
+} fg_hint_heads;
 void fg_hint_headers(const fg_header *h, uint32_t count, int64_t unix_ms, fg_hint_heads *out);
 /* Explicit hints in order of trust: a later one counts only when it is over a second longer. */
 void fg_hint_longer(fg_hint *h, uint64_t ms);

@@ -219,6 +219,11 @@ static void card_rules(void) {
   FG_EQ(f.rule, 2);
   FG_CHECK(f.flags & FG_FAIL_MUST_NOT_RETRY);
   FG_EQ_STR(fg_rule_why(&block.p, 2), "");
+  /* What the user saw and how long the server asks to wait hold whatever a rule says. */
+  f = with(&block.p, (given){.status = 400, .header = "X-GW", .value = "busy", .visible = 3, .body = "{\"error\":{\"message\":\"Try again in 2s.\"}}"});
+  FG_EQ(f.commit, FG_COMMIT_PARTIAL);
+  FG_EQ(f.retry_after_ms, 2000);
+  FG_CHECK(f.flags & FG_FAIL_OVERLOAD);
   f = with(&block.p, (given){.status = 429, .header = "X-GW", .value = "idle"});
   FG_CHECK(f.rule > 0x10000);
   FG_CHECK(fg_rule_why(&block.p, f.rule)[0] != 0);

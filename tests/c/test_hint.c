@@ -172,6 +172,12 @@ static void headers(void) {
   FG_EQ(WAIT("{\"error\":{\"details\":[{\"retryDelay\":\"34s\"}],\"message\":\"please retry in 34.0748s.\"}}", {"x", "y"}), 34000);
   FG_EQ(WAIT("{\"error\":{\"message\":\"Please try again in 2s.\"}}", {"retry-after", "60"}), 60000);
   FG_EQ(WAIT("{\"error\":{\"message\":\"Please try again in 60s.\"}}", {"retry-after", "2"}), 60000);
+  FG_EQ(WAIT("", {"anthropic-ratelimit-unified-5h-status", "allowed"}, {"anthropic-ratelimit-unified-5h-reset", "1791281000"},
+             {"anthropic-ratelimit-unified-7d-status", "rejected"}, {"anthropic-ratelimit-unified-7d-reset", "1791288000"},
+             {"date", "Tue, 06 Oct 2026 10:00:00 GMT"}), 7200000);
+  FG_EQ(WAIT("", {"ratelimit", "\"default\";r=0;t=30"}), 30000);
+  FG_EQ(WAIT("", {"ratelimit", "limit=10, remaining=0, reset=50"}), 50000);
+  FG_EQ(WAIT("", {"ratelimit", "\"default\";r=5;t=30"}), NONE);
   FG_EQ(WAIT("{\"title\":\"x\",\"retry_after\":12.5}", {"x", "y"}), 12500);
   FG_EQ(WAIT("{\"error\":{\"resets_in_seconds\":90}}", {"x", "y"}), 90000);
 }
