@@ -255,6 +255,51 @@ static void test_namespaces(void) {
   fg_host_map_close(m);
 }
 
+/* Processes that find no file, or a bad one, all at once: one makes it, all share it. */
+static void test_race(void) {
+  enum { RACERS = 6 };
+  for (int round = 0; round < 40; round++) {
+    int gate[2], up[2], hold[2];
+    pid_t pid[RACERS];
+    FG_CHECK(pipe(gate) == 0 && pipe(up) == 0 && pipe(hold) == 0);
+    (void)unlink(name);
+    if (round % 2 == 1) {
+      FILE *f = fopen(name, "w");
+      FG_CHECK(f != NULL && fputs("not a region", f) >= 0);
+      (void)fclose(f);
+    }
+    for (int i = 0; i < RACERS; i++) {
+      pid[i] = fork();
+      if (pid[i] == 0) {
+        char byte;
+        (void)close(gate[1]);
+        (void)close(hold[1]);
+        (void)!read(gate[0], &byte, 1); /* until the parent closes it */
+        report r = look(open_map(), NULL);
+        (void)!write(up[1], &r, sizeof r);
+        (void)!read(hold[0], &byte, 1);
+        _exit(0);
+      }
+    }
+    (void)close(gate[0]);
+    (void)close(gate[1]);
+    (void)close(hold[0]);
+    unsigned seen = 0;
+    for (int i = 0; i < RACERS; i++) {
+      report r;
+      FG_CHECK(read(up[0], &r, sizeof r) == (ssize_t)sizeof r && r.slot >= 0 && r.slot < 8 && !r.is_private);
+      seen |= 1U << (r.slot & 31);
+    }
+    FG_EQ(seen, (1U << RACERS) - 1); /* in two files there would be two slots 0 */
+    (void)close(hold[1]);
+    (void)close(up[0]);
+    (void)close(up[1]);
+    for (int i = 0; i < RACERS; i++) {
+      (void)waitpid(pid[i], NULL, 0);
+    }
+  }
+}
+
 int main(void) {
   (void)signal(SIGPIPE, SIG_IGN);
   if (mkdtemp(dir) == NULL || chmod(dir, 0755) != 0) {
@@ -274,6 +319,7 @@ int main(void) {
   test_many_kills();
   test_nobody();
   test_namespaces();
+  test_race();
   (void)unlink(name);
   FG_CHECK(rmdir(dir) == 0);
   return fg_test_end("slots");
