@@ -48,7 +48,7 @@ class Model:
     def _in_time(self, op: dict[str, Any], now: int) -> Row | None:
         """The attempt this speaks of: it is heard before its silence is judged."""
         call = self.calls.get(op.get("call", ""))
-        token = op["op"] in ("success", "failure") or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
+        token = op["op"] == "success" or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
         if call is None or call.attempt is None or not token:
             return None
         return call.attempt.row
@@ -358,7 +358,11 @@ class Model:
             r.probes = r.good = 0
             if breaker == "closed":
                 r.closed_at = now
-        r.state, r.until, r.soft = breaker, now + until, False
+        if breaker != "half_open":
+            r.until = now + until
+        elif r.state != breaker:
+            r.until = now + self.spec.breaker["probe_lease_ms"]
+        r.state, r.soft = breaker, False
         if breaker == "open":
             r.opened_ever = True
 
