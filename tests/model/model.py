@@ -98,7 +98,7 @@ class Model:
             return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
         left = call.elapsed_left(now)
         look, _ = self.h.look(pending.route, now)
-        soft = answer.action != "proceed" and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0)
+        soft = (answer.action, answer.route) != ("proceed", pending.route) and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0)
                                                  or (pending.what != "first" and self._hour_is_out()))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:

@@ -108,7 +108,8 @@ class Rules:
                     found = self._smaller(call, now, answer, i, rung, "", False, True)
                     if found:
                         return found
-                if rung["step"] == "compact" and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
+                dark = self.h.look(call.failed_route, now)[0] in ("open", "key", "quota", "model")
+                if rung["step"] == "compact" and not dark and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
                     if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
                         cost = self._cost(call, False)
                         found = self._send(call, answer, "degrade", "ladder", call.failed_route, 0, cost, now, step="compact", rung=i)
@@ -424,7 +425,8 @@ class Rules:
         if look == "not_before":
             spread = min(max(wait // 4, 1_000), 30_000)
             if wait <= spec.hold_ms and (left is None or wait < left) and "wait" not in call.unable and not (call.max_wait and wait > call.max_wait):
-                if answer.action == "hold" or wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
+                fast = spec.spill == "prefer_fast"  # does a stand-in come before a short hold too? Both readings.
+                if answer.action == "hold" or not fast and wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
                     call.pending = Pending("first", name, now)
                     return Decision("hold", wait=(wait, wait + spread))
             if spec.spill == "never" or (self.h.spills >= 3 and answer.route in (None, name)):
