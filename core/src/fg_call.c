@@ -228,6 +228,7 @@ void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_
       out->gate = FG_GATE_BUDGET;
     }
   }
+  fg_call_alert(s, b.did);
   if (out->reason == FG_REASON_SPEND_PER_DAY) {
     out->alert |= FG_ALERT_SPEND_LIMIT_REACHED;
   }

@@ -310,6 +310,10 @@ int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg
         return FG_OK;
       }
     }
+    if (why == FG_REASON_RETRIES_IN_FLIGHT && fg_elapsed_left(e, s, t) > POLL_MS && !(s->unable & FG_UNABLE_WAIT)) {
+      too_early(e, s, POLL_MS, t, out); /* paid for and waited for: its turn comes when another retry ends */
+      return FG_OK;
+    }
     fg_call_decide(e, s, s->stage, t, out);
   }
   /* Others took every place between the look and the admission: try again in a moment, inside the call's own time. */

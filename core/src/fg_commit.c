@@ -81,7 +81,9 @@ void fg_commit_tool(fg_call_state *s, const char *op, uint32_t len, uint32_t sta
       /* What was committed cannot be declared failed afterwards: that takes a look-up (fg_commit_resolved). */
       const int back = state < old || (state == FG_TOOL_FAILED && old >= FG_TOOL_COMMITTED) || old == FG_TOOL_FAILED;
       if (!back || (old == FG_TOOL_FAILED && state != FG_TOOL_REQUESTED)) {
-        s->op[i] = op_make(hash, state, (uint32_t)op_idempotent(s->op[i]) | idempotent);
+        /* Declared idempotent before it starts, or never: afterwards it would be a smaller report. */
+        const uint32_t declared = old == FG_TOOL_REQUESTED ? idempotent : 0;
+        s->op[i] = op_make(hash, state, (uint32_t)op_idempotent(s->op[i]) | declared);
       }
       weigh(s);
       return;

@@ -1,4 +1,4 @@
-/* Fills fg_facts from the call, the policy and the region. Changes nothing. */
+/* Fills fg_facts from the call, the policy and the region. Changes nothing of the call; of the region only what its levels demand. */
 #include "fg_facts.h"
 
 #include <stddef.h>
@@ -237,6 +237,9 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   }
   ask.tokens = hold.tokens;
   *v = fg_health_peek(&ask, t);
+  if (v->breaker != FG_BREAKER_CLOSED) {
+    b->did |= fg_health_settle(&ask, t); /* seen open by its levels: from now on it is */
+  }
   c->health = v->health;
   c->health_wait_ms = v->wait_ms == UINT32_MAX ? 0 : v->wait_ms;
   if (v->health == FG_HEALTH_FULL) {
@@ -435,6 +438,7 @@ static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t 
 
 void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *b) {
   const uint32_t output = call_facts(e, s, FG_STAGE_BEGIN, t, b);
+  b->did = 0;
   b->facts.candidate_count = 1;
   b->place[0] = 0;
   candidate(e, s, FG_STAGE_BEGIN, 0, 0, output, t, b);
@@ -446,6 +450,7 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
   const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
   const uint32_t output = call_facts(e, s, stage, t, b);
   uint32_t i;
+  b->did = 0;
   f->candidate_count = w->standin_count;
   for (i = 0; i < w->standin_count; i++) {
     b->place[i] = s->order[i];

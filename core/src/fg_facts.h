@@ -10,6 +10,7 @@ typedef struct fg_facts_build {
   fg_facts facts;
   uint8_t place[FG_ROUTES_MAX];   /* candidate index -> place in the workflow */
   fg_health_view health[FG_ROUTES_MAX]; /* by candidate index */
+  uint32_t did;                   /* FG_DID_*: what the look completed */
 } fg_facts_build;
 
 /* Builds the facts of a decision at this stage (FG_STAGE_*). */

@@ -64,6 +64,9 @@ uint32_t fg_budget_retry(const fg_facts *f, uint32_t wait_ms) {
   if ((f->failure.flags & FG_FAIL_HAS_RETRY_AFTER) && f->failure.retry_after_ms > f->hint_cap_ms) {
     return FG_REASON_WAIT_DOES_NOT_FIT; /* unavailable until then, not worth a wait */
   }
+  if (fg_health_waits(c->health) && c->health_wait_ms > f->hint_cap_ms) {
+    return FG_REASON_WAIT_DOES_NOT_FIT; /* the same, told to another call */
+  }
   why = fg_budget_wait(f, wait_ms);
   if (why != FG_REASON_NONE) {
     return why;

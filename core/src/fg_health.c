@@ -440,6 +440,10 @@ void fg_health_told_to_wait(const fg_health_ask *ask, uint32_t scope, uint32_t w
   fg_word_raise(account ? &ask->account->not_before : &ask->route->not_before, t + wait_ms, t, not_before_bound);
 }
 
+uint32_t fg_health_settle(const fg_health_ask *ask, int64_t t) {
+  return settle(ask->route, ask->account, ask->breaker, t);
+}
+
 uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_outcome *o, int64_t t) {
   if (!ticket->watch.live) {
     return 0;
@@ -464,9 +468,7 @@ uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_
     did |= FG_DID_STALE;
   } else {
     record(route, ask->breaker, generation, o->what, t);
-    if (o->what == FG_OUT_FAIL) {
-      did |= settle(route, ask->account, ask->breaker, t);
-    }
+    did |= settle(route, ask->account, ask->breaker, t); /* a success too: it may be the call that makes the window speak */
   }
   if (o->what >= FG_OUT_QUOTA) {
     did |= trip(ask, ticket, o, t);

@@ -53,6 +53,9 @@ typedef struct fg_admit {        /* what is about to be sent */
 
 /* Admission: limits, latches, breaker; on a refusal everything taken is given back. Returns 1 and the ticket, or 0 and why. */
 int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg_ticket *out, fg_health_view *why);
+/* Completes what the levels of the route's words demand: opens a breaker nobody stored as open yet. Returns FG_DID_OPEN or 0. Whoever
+ * looks and sees it open calls this, so that the open time runs and ends. */
+uint32_t fg_health_settle(const fg_health_ask *ask, int64_t t);
 /* May one more retry be in flight on this route? (the bucket's second lock) */
 int fg_health_retry_room(const fg_region *r, const fg_route_rec *route);
 

@@ -6,7 +6,7 @@
  *   balance; never two retries in flight; nothing in flight when both calls are over; every call ends; same state, same bytes. */
 #include "world.h"
 
-enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 60, MAX_DEPTH = 14 };
+enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 900, MAX_DEPTH = 14 };
 
 #define CARD /* %u: tokens the bucket starts with and holds */ \
     "{\"version\":1,\"retry_bucket\":{\"start\":%u,\"cap\":%u},\"backoff\":{\"base_ms\":1000}," \
