@@ -5,7 +5,7 @@
 #include "fg_keys.h"
 #include "fg_scan.h"
 
-enum { FG_SSE_RAW = 960, FG_SSE_WORD = 40, FG_SSE_EVENT_MAX = 65536 };
+enum { FG_SSE_RAW = 1280, FG_SSE_WORD = 40, FG_SSE_EVENT_MAX = 65536 };
 enum { FG_SSE_MODE_NEW = 0, FG_SSE_MODE_LINES, FG_SSE_MODE_JSON, FG_SSE_MODE_OTHER };
 
 /* Of the event being read; judged when it is complete, as a client would. */
