@@ -24,11 +24,11 @@
   XX(EVALCOUNT, "evalcount") XX(EXCEPTION, "exception") XX(REASONING, "reasoning") XX(REQUESTID, "requestid") \
   XX(RESETTIME, "resettime") XX(STATUSMSG, "statusmsg") XX(TOOLCALLS, "toolcalls") XX(TOOLUSEID, "tooluseid") \
   XX(TRACEBACK, "traceback") XX(CANDIDATES, "candidates") XX(DONEREASON, "donereason") XX(INNERERROR, "innererror") \
-  XX(OUTPUTTEXT, "outputtext") XX(RESETAFTER, "resetafter") XX(RETRYAFTER, "retryafter") XX(RETRYDELAY, "retrydelay") \
-  XX(STATUSCODE, "statuscode") XX(STATUSTEXT, "statustext") XX(QUOTALIMIT, "quotalimit") XX(STOPREASON, "stopreason") XX(VALIDATION, "validation") \
-  XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") XX(FAULTSTRING, "faultstring") \
-  XX(FINALSTATUS, "finalstatus") XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") XX(MESSAGESTOP, "messagestop") \
-  XX(PARTIALJSON, "partialjson") XX(QUOTAMETRIC, "quotametric") XX(WAITSECONDS, "waitseconds") \
+  XX(OUTPUTTEXT, "outputtext") XX(QUOTALIMIT, "quotalimit") XX(RESETAFTER, "resetafter") XX(RETRYAFTER, "retryafter") \
+  XX(RETRYDELAY, "retrydelay") XX(STATUSCODE, "statuscode") XX(STATUSTEXT, "statustext") XX(STOPREASON, "stopreason") \
+  XX(VALIDATION, "validation") XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") \
+  XX(FAULTSTRING, "faultstring") XX(FINALSTATUS, "finalstatus") XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") \
+  XX(MESSAGESTOP, "messagestop") XX(PARTIALJSON, "partialjson") XX(QUOTAMETRIC, "quotametric") XX(WAITSECONDS, "waitseconds") \
   XX(CACHEDTOKENS, "cachedtokens") XX(CONTENTBLOCK, "contentblock") XX(ERRORMESSAGE, "errormessage") \
   XX(FINISHREASON, "finishreason") XX(FUNCTIONCALL, "functioncall") XX(MESSAGESTART, "messagestart") \
   XX(OUTPUTTOKENS, "outputtokens") XX(PROMPTTOKENS, "prompttokens") XX(RETRYAFTERMS, "retryafterms") \

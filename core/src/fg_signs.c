@@ -79,6 +79,7 @@ static uint32_t value_of(uint32_t key) {
   case FG_K_LIMITSOURCE:
   case FG_K_QUOTAID:
   case FG_K_QUOTALIMIT:
+  case FG_K_QUOTAMETRIC:
   case FG_K_NAME:
   case FG_K_PARAM:
     return V_NAME;
