@@ -16,8 +16,8 @@ from .streams import Driver
 @dataclass
 class Outcome:
     ops: list[dict[str, Any]] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    wants: list[str] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    wants: list[Any] = field(default_factory=list)
     difference: str | None = None
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -64,8 +64,8 @@ def one(model: Model, side: Any, op: dict[str, Any], out: Outcome, slack: int) -
     got = side.apply(op)
     want = model.apply(op, got)
     call = model.calls[op["call"]]
-    out.answers.append("-" if got is None else str(got))
-    out.wants.append("-" if want is None else str(want))
+    out.answers.append(got)
+    out.wants.append(want)
     if got is not None:
         out.kinds[got.action] = out.kinds.get(got.action, 0) + 1
     if want is not None and got is not None:
@@ -158,6 +158,6 @@ def show(card: dict[str, Any], spec: Spec, seed: int, out: Outcome, base: int, s
         given = "" if op["op"] == "failure" else json.dumps(op.get("in", {}))
         lines.append(f"  t={op['t'] - base} {op.get('call', '')} {op['op']} {what or ''} {given}")
         if i < len(out.answers):
-            lines.append(f"      engine: {out.answers[i]}")
-            lines.append(f"      model:  {out.wants[i]}")
+            lines.append(f"      engine: {out.answers[i] or '-'}")
+            lines.append(f"      model:  {out.wants[i] or '-'}")
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import Any
 from .call import BILLING, Attempt, Call, Decision
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
-from .health import Health, Row
+from .health import LATCH, Health, Latch, Row
 from .rules import ANY, Rules
 
 PROOF_OWNERS = ("rate", "quota", "auth", "request")
@@ -375,7 +375,10 @@ class Model:
     def adopt_latch(self, name: str, why: str, for_ms: int, now: int) -> None:
         self.h.route[name].latch_soft = False
         latch = self.h.latch_of(name)
-        if latch is not None:
+        if latch is None and why != "none":
+            word = {"key_latched": "key", "quota_latched": "quota"}.get(why, "model")
+            self.h.route[name].latch = Latch(word, now + for_ms, LATCH["model"])
+        elif latch is not None:
             if why == "none":
                 self.h.lift_all(name)
             else:

@@ -108,11 +108,13 @@ class Rules:
                     found = self._smaller(call, now, answer, i, rung, "", False, True)
                     if found:
                         return found
-                dark = self.h.look(call.failed_route, now)[0] in ("open", "key", "quota", "model")
+                look, rest = self.h.look(call.failed_route, now)
+                told = look == "not_before" and (rest > self.spec.backoff["hint_cap"] or answer.step != "compact")
+                dark = told or look in ("open", "key", "quota", "model")
                 if rung["step"] == "compact" and not dark and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
                     if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
                         cost = self._cost(call, False)
-                        found = self._send(call, answer, "degrade", "ladder", call.failed_route, 0, cost, now, step="compact", rung=i)
+                        found = self._send(call, answer, "degrade", "ladder", call.failed_route, (0, rest), cost, now, step="compact", rung=i)
                         assert call.pending is not None
                         call.pending.prompt = rung["to_tokens"]
                         return found
