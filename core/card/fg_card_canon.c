@@ -145,6 +145,9 @@ static int put_sorted(fg_card *c, fg_canon *o, const cJSON *node, uint32_t flags
   for (const cJSON *m = node->child; m != NULL; m = m->next) {
     count++;
   }
+  if (count == 0) {
+    return 1; /* and no sort stack to point into yet */
+  }
   if (!room(c, 2 * count)) {
     return 0;
   }

@@ -243,8 +243,7 @@ static int lint_ladder(fg_card *c, const view *v) {
       !AT_WORKFLOW(c, v, "routes", NULL, "one route, no queue and no ladder: nothing but retries can help; add a stand-in, a queue or a ladder")) {
     return 0;
   }
-  if (w->hedge_enabled && (w->standin_count == 1 || w->standin[1].ladder_only) &&
-      !AT_WORKFLOW(c, v, "hedge", NULL, "a hedge needs a stand-in, and there is none; add one or disable it")) {
+  if (w->hedge_enabled && !AT_WORKFLOW(c, v, "hedge", NULL, "this version sends no hedges: the switch changes nothing; leave it off")) {
     return 0;
   }
   for (uint32_t i = 0; i < w->standin_count; i++) {
