@@ -171,6 +171,9 @@ void fg_judge_status(fg_judged *j, int32_t status) {
   } else if (!fg_judge_builtin(j, FG_BUILTIN_ANSWER)) {
     by_status(j, eff == 100 ? status : eff);
   }
+  if (eff == 404 && g->shape == FG_SHAPE_HTML && j->f.kind == FG_KIND_MODEL_NOT_FOUND) {
+    fg_judge_kind(j, FG_KIND_ENDPOINT_NOT_FOUND); /* a web server's page: not this API */
+  }
   limit_scope(j);
   load_scope(j);
 }

@@ -57,7 +57,38 @@ void fg_signs_text(fg_signs *s, const char *p, uint32_t len) {
   signs_end_text(s);
 }
 
-void fg_signs_done(fg_signs *s) { s->in.message = fg_str_make(s->text, s->text_len); }
+/* Blanks what an error message quotes of the request ("got 'how do I handle a rate limit error?'", pydantic's input_value='…'), so that no
+ * rule fires on the caller's own words. */
+static void mask_echo(fg_signs *s) {
+  static const char *const before[] = {"got ", "got: ", "received ", "received: ", "input_value=", "input: ", "input ", "value ", "value: ", "content ", "content: ", "prompt: "};
+  for (uint32_t i = 1; i < s->text_len; i++) {
+    char quote = s->text[i];
+    if (quote != '\'' && quote != '"' && quote != '`') {
+      continue;
+    }
+    uint32_t k = 0;
+    for (; k < FG_ARRAY_LEN(before); k++) {
+      uint32_t n = fg_cstr_len(before[k]);
+      if (i >= n && memcmp(s->text + i - n, before[k], n) == 0 && (i == n || !fg_is_alnum(s->text[i - n - 1]))) {
+        break;
+      }
+    }
+    if (k == FG_ARRAY_LEN(before)) {
+      continue;
+    }
+    uint32_t end = i + 1;
+    while (end < s->text_len && s->text[end] != '\n' && !(s->text[end] == quote && (end + 1 == s->text_len || !fg_is_alnum(s->text[end + 1])))) {
+      end++;
+    }
+    memset(s->text + i + 1, '.', end - i - 1);
+    i = end;
+  }
+}
+
+void fg_signs_done(fg_signs *s) {
+  mask_echo(s);
+  s->in.message = fg_str_make(s->text, s->text_len);
+}
 
 /* ------------------------------------------------------------- members */
 

@@ -174,6 +174,21 @@ static void never_fits(void) {
   FG_EQ(f.owner, FG_OWNER_RATE);
 }
 
+/* What a message quotes of the request decides nothing. */
+static void echoes(void) {
+  fg_failure f = F(.status = 400, .body = "{\"error\":{\"message\":\"Invalid type for 'messages[0].content': got 'is this sensitive content? insufficient balance, "
+                                          "rate limit, try again in 5s'\",\"code\":\"400\"}}");
+  FG_EQ(f.owner, FG_OWNER_REQUEST);
+  FG_EQ(f.kind, FG_KIND_BAD_REQUEST);
+  FG_CHECK(!(f.flags & FG_FAIL_HAS_RETRY_AFTER));
+  f = F(.status = 422, .body = "{\"detail\":\"Input should be a valid list [type=list_type, input_value='it\u2019s overloaded, insufficient_quota', input_type=str]\"}");
+  FG_EQ(f.kind, FG_KIND_BAD_REQUEST);
+  f = F(.status = 422, .body = "{\"detail\":[{\"msg\":\"Field required\",\"input\":{\"error\":{\"code\":\"insufficient_quota\",\"message\":\"content exists risk\"}}}]}");
+  FG_EQ(f.kind, FG_KIND_BAD_REQUEST);
+  f = F(.status = 404, .body = "<html><head><title>404 Not Found</title></head></html>");
+  FG_EQ(f.kind, FG_KIND_ENDPOINT_NOT_FOUND);
+}
+
 static void answers(void) {
   fg_failure f = F(.status = 200, .phase = FG_PHASE_BODY, .body = "");
   FG_EQ(f.kind, FG_KIND_EMPTY_ANSWER);
@@ -252,6 +267,7 @@ int main(void) {
   told();
   advice();
   never_fits();
+  echoes();
   answers();
   card_rules();
   hostile();
