@@ -222,7 +222,10 @@ def run(client: "Plain | Guarded", provider: Provider, users: int,
         for answered in pool.map(client.serve, range(1, users + 1)):
             good += answered
             progress.advance(task)
-    return provider.call("/journal"), good, time.monotonic() - started
+    seconds = time.monotonic() - started
+    while (report := provider.call("/journal"))["active"]:
+        time.sleep(0.1)  # what was hung up on is still being worked on
+    return report, good, seconds
 
 
 def table_of(runs: "dict[str, tuple[Json, int, float]]", users: int) -> Table:
@@ -264,7 +267,7 @@ def explain(console: Console, client: Guarded) -> None:
     console.print(Text("\nFive decisions from the ledger, explained", "bold"))
     lines = [json.loads(line) for line in client.ledger.lines]
     for decision, call, text in choose(client.shown):
-        line = next((one for one in lines if one["line"] == "decision"
+        line: Json = next((one for one in lines if one["line"] == "decision"
                      and one["call"] == call.id
                      and one["reason"] == decision.reason), {})
         short = {key: line[key] for key in (

@@ -48,6 +48,7 @@ class Journal:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.lock = threading.Lock()
+        self.active = 0  # requests being answered
         self.begin("none")
 
     def begin(self, name: str) -> None:
@@ -67,8 +68,13 @@ class Journal:
         """Counts a request; how many this user has sent."""
         with self.lock:
             self.requests += 1
+            self.active += 1
             self.asked[user] = self.asked.get(user, 0) + 1
             return self.asked[user]
+
+    def leave(self) -> None:
+        with self.lock:
+            self.active -= 1
 
     def bill(self, tokens: int) -> None:
         with self.lock:
@@ -98,7 +104,8 @@ class Journal:
 
     def report(self) -> Json:
         with self.lock:
-            return {"name": self.name, "requests": self.requests,
+            return {"name": self.name, "active": self.active,
+                    "requests": self.requests,
                     "users": len(self.asked), "billed": self.billed,
                     "delivered": sum(self.whole.values()),
                     "answers": len(self.whole),
@@ -192,6 +199,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         user = self.headers.get("X-Demo-User", "?")
         number = int(user.lstrip("u") or 0)
         asked = journal.arrive(user)
+        try:
+            self.answer(body, faults, user, number, asked)
+        finally:
+            journal.leave()
+
+    def answer(self, body: Json, faults: bool, user: str, number: int,
+               asked: int) -> None:
+        journal = self.journal
         seed = journal.seed
         if faults:
             if journal.window("burst", number >= BURST_AT, BURST_S) > 0:
