@@ -227,7 +227,8 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         rng.shuffle(ladder)
     if ladder:
         workflow["ladder"] = ladder
-    workflow["requires"] = requires
+    if requires or rng.random() < 0.5:
+        workflow["requires"] = requires
     breaker = {"consecutive": 5, "window_ms": 60_000, "min_calls": 8, "failure_ppm": 500_000, "open_ms": 10_000, "open_max_ms": 20_000, "probes": 1,
                "probe_lease_ms": 30_000, "successes": 2}
     card: dict[str, Any] = {"version": 1, "routes": routes, "workflows": {"w": workflow}}

@@ -108,6 +108,8 @@ class Model:
                     return again
                 pending = call.pending
                 assert pending is not None
+        elif answer.action == "hold" and pending.what == "retry" and pending.cost and self.h.retries(pending.route) > 0:
+            return Decision("hold", wait=(1, 1_000))  # its turn comes: another retry is in flight there
         elif look == "not_before" and answer.action == "hold":
             rest = self.h.look(pending.route, now)[1]
             return Decision("hold", wait=(rest, rest + min(max(rest // 4, 1_000), 30_000)))
@@ -340,7 +342,8 @@ class Model:
 
     def _resolved(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
         given = op["in"]
-        call.tools[given["op_id"]] = ("failed" if given["effect"] == "none" else "committed", False)
+        old = call.tools.get(given["op_id"])
+        call.tools[given["op_id"]] = ("failed" if given["effect"] == "none" else "committed", bool(old and old[1]))
         if call.attempt is not None and call.attempt.running:
             return None
         call.ended = False

@@ -415,12 +415,16 @@ class Rules:
                 found = self._first_standin(call, now, answer, "auth")
                 if found:
                     return found
+                if answer.action == "hold" and self._may_hold(call, now):
+                    return self._hold(call, now)
             return self._fail(call, "key_rejected", "key_latched")
         if look == "quota":
             if "quota" not in spec.stop_on:
                 found = self._first_standin(call, now, answer, "quota")
                 if found:
                     return found
+                if answer.action == "hold" and self._may_hold(call, now):
+                    return self._hold(call, now)
             if self._may_queue(call):
                 return self._queue(call)
             return self._ladder(call, now, answer, "quota", first=True) or self._fail(call)
@@ -449,7 +453,9 @@ class Rules:
             return self._hold(call, now)
         if self._may_queue(call):
             return self._queue(call)
-        if look == "full" and call.held_since is None and self._may_hold(call, now) and not self._smaller_first(call):
+        left = call.elapsed_left(now)
+        roomy = left is None or left >= 1_000
+        if roomy and look == "full" and call.held_since is None and self._may_hold(call, now) and not self._smaller_first(call):
             return self._hold(call, now)
         if small:
             found = self._ladder(call, now, answer, first=True)

@@ -95,7 +95,7 @@ class Driver:
         if call.ended and call.accepted and rng.random() < 0.7:
             return {**made, "op": "step", "in": {"prompt_tokens": 0, "max_output_tokens": 0}}
         if call.ended and last is not None and last.reason and "reconcile_first" in last.reason and call.tools:
-            op_id = next((k for k, v in call.tools.items() if v[0] == "started"), None)
+            op_id = next((k for k, v in call.tools.items() if v == ("started", False)), None)
             if op_id and call.carried == "none":
                 return {**made, "op": "resolved", "in": {"op_id": op_id, "effect": rng.choice(("none", "committed"))}}
         if call.ended and last is not None and last.action in ("degrade", "queue") and rng.random() < 0.6:
