@@ -205,6 +205,16 @@ class TestSdks:
         assert failure.owner == owner
         assert failure.retry_after_ms == (1000 if status == 429 else None)
 
+    def test_inner_attempts(self, provider: Provider, make: typing.Any,
+                            ask: typing.Any,
+                            monkeypatch: pytest.MonkeyPatch) -> None:
+        client = make(provider.url + "/503").with_options(max_retries=2)
+        monkeypatch.setattr(type(client), "_calculate_retry_timeout",
+                            lambda *args, **more: 0.0)
+        found = caught(lambda: ask(client))
+        assert len(provider.seen) == 3
+        assert found["inner_attempts"] == 3
+
     def test_refused(self, closed_port: int, make: typing.Any,
                      ask: typing.Any) -> None:
         client = make(f"http://127.0.0.1:{closed_port}")

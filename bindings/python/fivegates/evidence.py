@@ -264,6 +264,17 @@ def _sdk(package: str, exc: BaseException) -> Evidence:
     return {"transport": _transport(package, type(exc).__name__, exc)}
 
 
+def _requests_made(exc: BaseException) -> int:
+    """How many requests the SDK's own retries made, as it tells the server."""
+    request = getattr(exc, "request", None) or getattr(
+        getattr(exc, "response", None), "request", None)
+    try:
+        count = request.headers.get("x-stainless-retry-count", "0")
+        return int(count) + 1
+    except (AttributeError, TypeError, ValueError):
+        return 1
+
+
 def _in_band(body: object, exc: BaseException) -> str:
     if isinstance(body, dict) and "error" not in body:
         return json.dumps({"error": body}, default=str)
@@ -308,6 +319,9 @@ def evidence_of(exc: BaseException, *, provider: "str | None" = None,
         package, kind = known
         if package in _SDKS:
             found = _sdk(package, exc)
+            made = _requests_made(exc)
+            if made > 1:
+                found["inner_attempts"] = made
         elif package in _HTTPX:
             found = _httpx(kind, package, exc)
         elif package == "requests":
