@@ -155,7 +155,8 @@ static void look_message(fg_str m, uint64_t *mask) {
     uint32_t b = fg_rule_start(m.ptr + i);
     for (uint32_t k = phrase_start[b]; k < phrase_start[b + 1]; k++) {
       const phrase_row *r = &phrase_rows[k];
-      if (r->len > m.len - i || ((seen[k >> 6] >> (k & 63)) & 1) != 0 || memcmp(m.ptr + i, pool_at(r->off), r->len) != 0) {
+      const char *q = pool_at(r->off);
+      if (r->len > m.len - i || m.ptr[i + r->len - 1u] != q[r->len - 1u] || ((seen[k >> 6] >> (k & 63)) & 1) != 0 || memcmp(m.ptr + i, q, r->len) != 0) {
         continue;
       }
       set(seen, k);

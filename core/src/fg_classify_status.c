@@ -79,7 +79,7 @@ static void by_status(fg_judged *j, int32_t status) {
 static uint64_t number_after(fg_str m, const char *word) {
   uint32_t n = fg_cstr_len(word);
   for (uint32_t i = 0; i + n < m.len; i++) {
-    if (m.ptr[i] != word[0] || memcmp(m.ptr + i, word, n) != 0 || (i > 0 && fg_is_alnum(m.ptr[i - 1]))) {
+    if (m.ptr[i] != word[0] || m.ptr[i + 1] != word[1] || (i > 0 && fg_is_alnum(m.ptr[i - 1])) || memcmp(m.ptr + i, word, n) != 0) {
       continue;
     }
     uint32_t k = i + n;

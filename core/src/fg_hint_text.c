@@ -357,7 +357,9 @@ int fg_hint_prose(fg_str s, uint64_t *ms) {
   int found = 0;
   for (uint32_t i = 0; i < s.len; i++) {
     unsigned char c = (unsigned char)s.ptr[i];
-    if (c != 't' && c != 'r' && c != 'w' && c != 'a' && c != 0xE8 && c != 0xE7) {
+    char second = i + 1 < s.len ? s.ptr[i + 1] : 0;
+    int may = c == 't' ? second == 'r' : c == 'r' ? second == 'e' : c == 'w' ? second == 'a' : c == 'a' ? second == 'g' || second == 'v' : c == 0xE8 || c == 0xE7;
+    if (!may) { /* no word of `asks` begins so */
       continue;
     }
     if (i > 0 && fg_is_alnum(s.ptr[i - 1])) {

@@ -28,7 +28,11 @@ uint32_t fg_key(const char *name, uint32_t len) {
     }
   }
   for (; lo < FG_K_COUNT && key_len[lo] == n; lo++) {
-    if (key_text[lo][0] == b[0] && memcmp(key_text[lo], b, n) == 0) {
+    uint32_t k = 0; /* short words: cheaper than a call */
+    while (k < n && key_text[lo][k] == b[k]) {
+      k++;
+    }
+    if (k == n) {
       return lo;
     }
   }
