@@ -103,7 +103,7 @@ void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, 
     const uint32_t p = s->order[i];
     if (p != place && s->barred[p] == 0 && !w->standin[p].ladder_only && !(s->seat[p] & FG_SEAT_OUT) && s->sends[p] < w->per_route &&
         s->attempts_used + 1u < w->total_attempts) {
-      const uint32_t estimate = fg_estimate_ms(fg_route_of(e, s, p), s, fg_ask_of(e, s, p, t, &ask) ? ask.route : NULL);
+      const uint32_t estimate = fg_estimate_ms(fg_route_of(e, s, p), s, fg_ask_of(e, s, p, t, &ask) ? ask.route : NULL, s->max_output_tokens);
       if (spare == 0 || estimate < spare) {
         spare = estimate;
       }

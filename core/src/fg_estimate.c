@@ -32,7 +32,7 @@ uint32_t fg_learn_kind(const fg_call_state *s) {
   return reasoning ? FG_LEARN_STREAM_REASONING : FG_LEARN_STREAM;
 }
 
-uint32_t fg_estimate_ms(const fg_policy_route *r, const fg_call_state *s, fg_route_rec *rec) {
+uint32_t fg_estimate_ms(const fg_policy_route *r, const fg_call_state *s, fg_route_rec *rec, uint32_t max_output_tokens) {
   const uint32_t declared = not_streamed(s) ? r->latency_p95_ms : r->first_token_p95_ms;
   if (rec != NULL) {
     const fg_quantile q = fg_learn_quantile(&rec->learn[fg_learn_kind(s)], s->prompt_tokens, 500000);
@@ -43,7 +43,7 @@ uint32_t fg_estimate_ms(const fg_policy_route *r, const fg_call_state *s, fg_rou
   if (declared != 0) {
     return declared;
   }
-  return not_streamed(s) ? fg_add32(ESTIMATE_MS, fg_mul32(s->max_output_tokens, 1000) / RATE_PER_S) : ESTIMATE_MS;
+  return not_streamed(s) ? fg_add32(ESTIMATE_MS, fg_mul32(max_output_tokens, 1000) / RATE_PER_S) : ESTIMATE_MS;
 }
 
 static uint32_t total_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec) {

@@ -232,7 +232,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   c->flags = flags_of(e, s, stage, base_place, place, index == 0 ? 0 : b->health[0].health);
   if (!fg_ask_of(e, s, place, t, &ask)) { /* no record to be had: not a route to trust */
     c->health = FG_HEALTH_OPEN;
-    c->estimate_ms = fg_estimate_ms(r, s, NULL);
+    c->estimate_ms = fg_estimate_ms(r, s, NULL, output);
     return;
   }
   ask.tokens = hold.tokens;
@@ -249,7 +249,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
     c->health_wait_ms = v->hint_ms; /* the leased probe may go sooner; a queued call waits for the hint */
   }
   if (stage == FG_STAGE_FAILURE) { /* before the first attempt neither time nor bucket refuses a route */
-    c->estimate_ms = fg_estimate_ms(r, s, ask.route);
+    c->estimate_ms = fg_estimate_ms(r, s, ask.route, output);
     fg_clocks_of(w, s, ask.route, UINT32_MAX, 0, &clocks);
     c->first_token_ms = clocks.first_token_ms;
     const uint32_t retry = place == base_place;
@@ -341,7 +341,7 @@ static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_plac
       fg_contract_fit(e->policy, w, base_place, &request, INT64_MIN, &fit);
       to->helps = to->helps && fit.barred == FG_REASON_NONE;
     }
-    to->estimate_ms = fg_estimate_ms(r, &edited, fg_ask_of(e, s, base_place, t, &ask) ? ask.route : NULL);
+    to->estimate_ms = fg_estimate_ms(r, &edited, fg_ask_of(e, s, base_place, t, &ask) ? ask.route : NULL, output);
   }
 }
 
