@@ -116,8 +116,18 @@ static uint32_t advance_all(bits *s, const fg_breaker_config *c, const fg_breake
   return last;
 }
 
+/* Do the levels open a word that is 0, as it is while nothing ever went wrong? */
+static int opens_fresh(const fg_breaker_config *c, const fg_breaker_levels *v) {
+  return v != NULL && v->generation == 1 && tripped(c, v) != FG_WHY_NONE;
+}
+
 fg_breaker_view fg_breaker_peek(const fg_word *w, const fg_breaker_config *c, const fg_breaker_levels *levels, int64_t t) {
-  bits s = read_word(fg_load(w), c, t);
+  uint64_t v = fg_load(w);
+  if (v == 0 && !opens_fresh(c, levels)) {
+    fg_breaker_view fresh = {.state = FG_BREAKER_CLOSED, .room = 1, .generation = 1};
+    return fresh;
+  }
+  bits s = read_word(v, c, t);
   (void)advance_all(&s, c, levels, t);
   fg_breaker_view view = {s.state, s.why, 1, 0, s.gen + 1, s.reopens, s.probes, s.ok, s.t};
   if (s.state == FG_BREAKER_OPEN && s.t > t) {
@@ -144,6 +154,10 @@ uint32_t fg_breaker_settle(fg_word *w, const fg_breaker_config *c, const fg_brea
 
 fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const fg_breaker_levels *levels, int64_t t) {
   uint64_t old = fg_load(w);
+  if (old == 0 && !opens_fresh(c, levels)) {
+    fg_breaker_ticket fresh = {FG_ADMIT_CLOSED, 1, 0};
+    return fresh;
+  }
   for (;;) {
     bits s = read_word(old, c, t);
     uint32_t turn = advance_all(&s, c, levels, t);
@@ -260,10 +274,14 @@ uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generati
   }
 }
 
-uint32_t fg_breaker_generation(const fg_word *w) { return unpack(fg_load(w)).gen + 1; }
+uint32_t fg_breaker_generation(const fg_word *w) { return (uint32_t)fg_bits(fg_load(w), 37, FG_GEN_BITS) + 1; }
 
 uint32_t fg_breaker_ramp_ppm(const fg_word *w, int64_t t) {
-  bits s = unpack(fg_load(w));
+  uint64_t v = fg_load(w);
+  if (v == 0) {
+    return FG_PPM;
+  }
+  bits s = unpack(v);
   if (s.state != FG_BREAKER_CLOSED || s.why != FG_WHY_RAMP || t - s.t >= FG_SLOW_START_MS) {
     return FG_PPM;
   }

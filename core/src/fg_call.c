@@ -53,7 +53,7 @@ int32_t fg_call_open_first(const fg_engine *e, fg_call *c, int64_t now_ms, fg_de
     }
     return FG_ERR_ABI;
   }
-  memset(out, 0, sizeof *out);
+  fg_zero(out, sizeof *out);
   out->size = size;
   return fg_call_touch(e, c, now_ms, s, t);
 }
@@ -98,12 +98,11 @@ void fg_call_fill(const fg_engine *e, fg_call_state *s, int64_t t, fg_decision *
 void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, uint32_t wait_ms, int64_t t, fg_clocks *out) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
   uint32_t i, left = fg_elapsed_left(e, s, t), spare = 0;
-  fg_health_ask ask;
   for (i = 1; i < w->standin_count && left != UINT32_MAX; i++) { /* could a stand-in still serve after this one? then leave it time */
     const uint32_t p = s->order[i];
     if (p != place && s->barred[p] == 0 && !w->standin[p].ladder_only && !(s->seat[p] & FG_SEAT_OUT) && s->sends[p] < w->per_route &&
         s->attempts_used + 1u < w->total_attempts) {
-      const uint32_t estimate = fg_estimate_ms(fg_route_of(e, s, p), s, fg_ask_of(e, s, p, t, &ask) ? ask.route : NULL, s->max_output_tokens);
+      const uint32_t estimate = fg_estimate_ms(fg_route_of(e, s, p), s, fg_rec_of(e, s, p, t), s->max_output_tokens);
       if (spare == 0 || estimate < spare) {
         spare = estimate;
       }
@@ -112,7 +111,7 @@ void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, 
   if (left != UINT32_MAX) {
     left = fg_sub32(left, wait_ms);
   }
-  fg_clocks_of(w, s, fg_ask_of(e, s, place, t, &ask) ? ask.route : NULL, left, spare, out);
+  fg_clocks_of(w, s, fg_rec_of(e, s, place, t), left, spare, out);
 }
 
 void fg_call_show_clocks(const fg_clocks *k, fg_decision *out) {

@@ -11,7 +11,6 @@ enum { GIVEN_UNKNOWN = UINT16_MAX }; /* a region, class or account the card does
 
 /* Copies the caller's struct and checks what is an enum or a bound. A newer caller's extra fields are not looked at. */
 static int32_t read_request(const fg_request *from, fg_request *to) {
-  memset(to, 0, sizeof *to);
   if (from == NULL) {
     return FG_ERR_ARG;
   }
@@ -112,10 +111,10 @@ int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *request,
   if (size < sizeof *out) {
     return FG_ERR_ABI;
   }
-  memset(out, 0, sizeof *out);
+  fg_zero(out, sizeof *out);
   out->size = size;
   s = fg_state(c);
-  memset(c, 0, sizeof *c);
+  fg_zero(c, sizeof *c);
   rc = fg_engine_enter(e, now_ms, &t, &did);
   if (rc == FG_OK) {
     rc = read_request(request, &r);

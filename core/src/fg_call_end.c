@@ -109,18 +109,18 @@ static void reject(const fg_engine *e, fg_call_state *s, uint32_t kind, int64_t 
 }
 
 static void learn_speed(const fg_engine *e, fg_call_state *s, const fg_answer *a, int64_t t) {
-  fg_health_ask ask;
+  fg_route_rec *rec = fg_rec_of(e, s, s->live.route, t);
   const uint32_t took = fg_since(s, t) - s->live.began_at;
-  if (!fg_ask_of(e, s, s->live.route, t, &ask)) {
+  if (rec == NULL) {
     return;
   }
   if (s->stream_mode != FG_STREAM_YES) {
-    fg_learn_record(&ask.route->learn[fg_learn_kind(s)], s->prompt_tokens, took);
+    fg_learn_record(&rec->learn[fg_learn_kind(s)], s->prompt_tokens, took);
   }
   if (a->output_tokens != 0 && took != 0) {
-    fg_learn_rate(&ask.route->learn[fg_learn_kind(s)], a->output_tokens, took);
+    fg_learn_rate(&rec->learn[fg_learn_kind(s)], a->output_tokens, took);
   }
-  fg_count(&ask.route->count[FG_ROUTE_HELD], (uint64_t)fg_maxs(fg_hold_of(fg_route_of(e, s, s->live.route), s, s->prompt_tokens, s->max_output_tokens).nusd, 0));
+  fg_count(&rec->count[FG_ROUTE_HELD], (uint64_t)fg_maxs(fg_hold_of(fg_route_of(e, s, s->live.route), s, s->prompt_tokens, s->max_output_tokens).nusd, 0));
 }
 
 static void accept(const fg_engine *e, fg_call_state *s, const fg_answer *a, int64_t t, fg_decision *out) {
@@ -132,10 +132,10 @@ static void accept(const fg_engine *e, fg_call_state *s, const fg_answer *a, int
                           : place != 0    ? FG_WF_FALLBACK_RECOVERY
                           : s->resends    ? FG_WF_RETRY_RECOVERY
                                           : FG_WF_PRIMARY_SUCCESS;
-  fg_health_ask primary;
+  fg_route_rec *primary = fg_rec_of(e, s, 0, t);
   learn_speed(e, s, a, t);
-  if (fg_ask_of(e, s, 0, t, &primary)) {
-    fg_bucket_credit(&primary.route->retry, &e->bucket, t); /* any success of a call credits its primary */
+  if (primary != NULL) {
+    fg_bucket_credit(&primary->retry, &e->bucket, t); /* any success of a call credits its primary */
   }
   fg_attempt_over(e, s, &ok, t);
   fg_call_count(e, s, column, t);

@@ -44,7 +44,7 @@ static int remember(const fg_region *r, const void *rec, uint32_t *place) {
 }
 
 /* The record that was there, if it still has this key (each kind of record begins with its key). */
-static void *recall(const fg_engine *e, uint64_t n, uint64_t key) {
+static inline void *recall(const fg_engine *e, uint64_t n, uint64_t key) {
   fg_word *rec = (fg_word *)(void *)e->region + e->place[n];
   return fg_load_relaxed(rec) == key ? rec : NULL;
 }
@@ -105,6 +105,7 @@ int32_t fg_engine_init(void *mem, uint64_t bytes, const fg_policy *p, fg_region 
   e->seed = p->globals.has_seed ? p->globals.seed : seed;
   e->policy_hash = p->fingerprint_hash;
   e->region_hash = region_identity(r);
+  e->process = fg_region_process(r, slot);
   configure(e, &p->globals);
   rc = make_records(e, t, err);
   if (rc != FG_OK) {
@@ -124,7 +125,9 @@ int32_t fg_engine_arrive(const fg_engine *e, int64_t now_ms, int64_t *t) {
   if (rc != FG_OK) {
     return rc;
   }
-  fg_witness_present(e->region, e->slot, *t);
+  if (fg_load_relaxed(&e->process->promised) != 0) {
+    fg_witness_present(e->region, e->slot, *t);
+  }
   return FG_OK;
 }
 
@@ -137,8 +140,10 @@ int32_t fg_engine_enter(const fg_engine *e, int64_t now_ms, int64_t *t, uint32_t
 int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *out) {
   const fg_policy_route *pr = &fg_policy_routes(e->policy)[route];
   const fg_policy_account *pa = &fg_policy_accounts(e->policy)[pr->account];
-  memset(out, 0, sizeof *out);
   out->region = e->region;
+  out->tokens = 0;
+  out->ignore_ramp = 0;
+  out->rand = 0;
   out->route = recall(e, route, pr->key);
   if (out->route == NULL) {
     out->route = fg_region_route(e->region, pr->key, t);
@@ -155,6 +160,16 @@ int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *
   out->account_quota.rpm = pa->quota.rpm;
   out->account_quota.tpm = pa->quota.tpm;
   return out->route != NULL && out->account != NULL;
+}
+
+fg_route_rec *fg_engine_route_rec(const fg_engine *e, uint32_t route, int64_t t) {
+  const fg_policy_route *pr = &fg_policy_routes(e->policy)[route];
+  fg_route_rec *rec = recall(e, route, pr->key);
+  fg_health_ask ask;
+  if (rec != NULL && recall(e, (uint64_t)e->policy->route_count + pr->account, fg_policy_accounts(e->policy)[pr->account].key) != NULL) {
+    return rec;
+  }
+  return fg_engine_ask(e, route, t, &ask) ? ask.route : NULL;
 }
 
 fg_workflow_rec *fg_engine_workflow_rec(const fg_engine *e, uint32_t workflow, int64_t t) {

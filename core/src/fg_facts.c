@@ -14,14 +14,6 @@ enum {
   MEAN_SAMPLES = 10
 };
 
-const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s) {
-  return &fg_policy_workflows(e->policy)[s->workflow];
-}
-
-const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, uint32_t place) {
-  return &fg_policy_routes(e->policy)[fg_workflow_of(e, s)->standin[place].route];
-}
-
 int fg_ask_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t, fg_health_ask *out) {
   const uint32_t route = fg_workflow_of(e, s)->standin[place].route;
   const int ok = fg_engine_ask(e, route, t, out);
@@ -44,10 +36,6 @@ void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out) {
   out->region = wide(s->region);
   out->data_class = wide(s->data_class);
   out->account = wide(s->account);
-}
-
-uint32_t fg_since(const fg_call_state *s, int64_t t) {
-  return fg_clamp32(t - s->began_t);
 }
 
 uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t) {
@@ -80,15 +68,14 @@ static int is_free(const fg_call_state *s) {
 uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t) {
   const fg_policy_route *r = fg_route_of(e, s, s->failed_route);
   const fg_route_rec *rec;
-  fg_health_ask ask;
   uint64_t successes;
   if (is_free(s)) {
     return 0;
   }
-  if (!fg_ask_of(e, s, s->failed_route, t, &ask)) {
+  rec = fg_rec_of(e, s, s->failed_route, t);
+  if (rec == NULL) {
     return BUCKET_RETRY;
   }
-  rec = ask.route;
   successes = fg_load(&rec->count[FG_ROUTE_SUCCESSES]);
   if (successes < MEAN_SAMPLES) {
     return BUCKET_RETRY;
@@ -287,7 +274,6 @@ static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_plac
     uint32_t prompt = s->prompt_tokens, output = s->max_output_tokens;
     fg_call_state edited;
     fg_hold hold;
-    fg_health_ask ask;
     memset(to, 0, sizeof *to);
     to->step = from->step;
     to->max_tokens = from->max_tokens;
@@ -341,7 +327,7 @@ static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_plac
       fg_contract_fit(e->policy, w, base_place, &request, INT64_MIN, &fit);
       to->helps = to->helps && fit.barred == FG_REASON_NONE;
     }
-    to->estimate_ms = fg_estimate_ms(r, &edited, fg_ask_of(e, s, base_place, t, &ask) ? ask.route : NULL, output);
+    to->estimate_ms = fg_estimate_ms(r, &edited, fg_rec_of(e, s, base_place, t), output);
   }
 }
 

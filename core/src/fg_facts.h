@@ -5,6 +5,7 @@
 #include "fg_call_state.h"
 #include "fg_contract.h"
 #include "fg_engine.h"
+#include "fg_math.h"
 
 typedef struct fg_facts_build {
   fg_facts facts;
@@ -18,12 +19,22 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
 /* The same before the first attempt with the primary alone, without stand-ins and ladder: when that proceeds, nothing else matters. */
 void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *out);
 
-const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s);
-const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, uint32_t place);
+static inline const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s) {
+  return &fg_policy_workflows(e->policy)[s->workflow];
+}
+static inline const fg_policy_route *fg_route_of(const fg_engine *e, const fg_call_state *s, uint32_t place) {
+  return &fg_policy_routes(e->policy)[fg_workflow_of(e, s)->standin[place].route];
+}
+/* The record of a route of the workflow, NULL when there is none to be had. */
+static inline fg_route_rec *fg_rec_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t) {
+  return fg_engine_route_rec(e, fg_workflow_of(e, s)->standin[place].route, t);
+}
 int fg_ask_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t, fg_health_ask *out);
 /* The request as the contract gate sees it; tool names are known at begin only. */
 void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out);
-uint32_t fg_since(const fg_call_state *s, int64_t t);        /* ms since the call began */
+static inline uint32_t fg_since(const fg_call_state *s, int64_t t) { /* ms since the call began */
+  return fg_clamp32(t - s->began_t);
+}
 uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t);
 /* Milli-tokens the failed route's bucket pays for this send: a retry there, or a stand-in. */
 uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t);

@@ -10,17 +10,23 @@ static uint64_t pack(fg_gauge g) {
   return fg_put(g.in_flight, 48, 16) | fg_put(g.retries, 32, 16) | fg_put(g.generating, 16, 16) | fg_put(g.stuck, 0, 16);
 }
 
+/* The four parts are added or taken off at once where none of them can carry into the next: all below half of what they hold. */
+#define HALVES UINT64_C(0x8000800080008000)
+
 fg_gauge fg_gauge_get(const fg_word *w) { return unpack(fg_load(w)); }
 
 void fg_gauge_add(fg_word *w, fg_gauge more) {
-  uint64_t old = fg_load_relaxed(w);
+  uint64_t old = fg_load_relaxed(w), all = pack(more);
   for (;;) {
-    fg_gauge g = unpack(old);
-    g.in_flight += more.in_flight;
-    g.retries += more.retries;
-    g.generating += more.generating;
-    g.stuck += more.stuck;
-    uint64_t new = pack(g);
+    uint64_t new = old + all;
+    if (((old | all) & HALVES) != 0) {
+      fg_gauge g = unpack(old);
+      g.in_flight += more.in_flight;
+      g.retries += more.retries;
+      g.generating += more.generating;
+      g.stuck += more.stuck;
+      new = pack(g);
+    }
     if (new == old || fg_cas(w, &old, new)) {
       return;
     }
@@ -28,14 +34,17 @@ void fg_gauge_add(fg_word *w, fg_gauge more) {
 }
 
 void fg_gauge_sub(fg_word *w, fg_gauge less) {
-  uint64_t old = fg_load_relaxed(w);
+  uint64_t old = fg_load_relaxed(w), all = pack(less);
   for (;;) {
-    fg_gauge g = unpack(old);
-    g.in_flight = fg_sub32(g.in_flight, less.in_flight);
-    g.retries = fg_sub32(g.retries, less.retries);
-    g.generating = fg_sub32(g.generating, less.generating);
-    g.stuck = fg_sub32(g.stuck, less.stuck);
-    uint64_t new = pack(g);
+    uint64_t new = ((old | HALVES) - all) ^ HALVES; /* a part's top bit is clear when it did not fall below 0 */
+    if (((old | all | new) & HALVES) != 0) {
+      fg_gauge g = unpack(old);
+      g.in_flight = fg_sub32(g.in_flight, less.in_flight);
+      g.retries = fg_sub32(g.retries, less.retries);
+      g.generating = fg_sub32(g.generating, less.generating);
+      g.stuck = fg_sub32(g.stuck, less.stuck);
+      new = pack(g);
+    }
     if (new == old || fg_cas(w, &old, new)) {
       return;
     }

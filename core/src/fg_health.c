@@ -30,6 +30,12 @@ static fg_word *part_word(const fg_health_ask *ask, int part) {
   }
 }
 
+/* Mostly none of the latches was ever tripped: three words that are 0. */
+static int any_latch(const fg_health_ask *ask) {
+  uint64_t any = fg_load(&ask->route->latch);
+  return (ask->account == NULL ? any : any | fg_load(&ask->account->auth) | fg_load(&ask->account->quota)) != 0;
+}
+
 static const int latch_parts[3] = {FG_PART_AUTH, FG_PART_QUOTA, FG_PART_LATCH};
 static const uint32_t latch_health[3] = {FG_HEALTH_KEY_LATCHED, FG_HEALTH_QUOTA_LATCHED, FG_HEALTH_MODEL_LATCHED};
 
@@ -111,25 +117,23 @@ static void add_limit(limits *l, fg_word *w, fg_gcra_config c, uint64_t n) {
   }
 }
 
-static limits limits_of(const fg_health_ask *ask, int64_t t) {
-  limits l;
-  l.count = 0;
+static void limits_of(const fg_health_ask *ask, int64_t t, limits *l) {
+  l->count = 0;
   if (fg_load_relaxed(&ask->route->pace) != 0) {
-    add_limit(&l, &ask->route->pace_tat, fg_pace_config(fg_pace_get(&ask->route->pace, t)), 1);
+    add_limit(l, &ask->route->pace_tat, fg_pace_config(fg_pace_get(&ask->route->pace, t)), 1);
   }
   if (ask->route_quota.rpm > 0) {
-    add_limit(&l, &ask->route->rpm, fg_gcra_per_minute(ask->route_quota.rpm), 1);
+    add_limit(l, &ask->route->rpm, fg_gcra_per_minute(ask->route_quota.rpm), 1);
   }
   if (ask->route_quota.tpm > 0) {
-    add_limit(&l, &ask->route->tpm, fg_gcra_per_minute(ask->route_quota.tpm), ask->tokens);
+    add_limit(l, &ask->route->tpm, fg_gcra_per_minute(ask->route_quota.tpm), ask->tokens);
   }
   if (ask->account != NULL && ask->account_quota.rpm > 0) {
-    add_limit(&l, &ask->account->rpm, fg_gcra_per_minute(ask->account_quota.rpm), 1);
+    add_limit(l, &ask->account->rpm, fg_gcra_per_minute(ask->account_quota.rpm), 1);
   }
   if (ask->account != NULL && ask->account_quota.tpm > 0) {
-    add_limit(&l, &ask->account->tpm, fg_gcra_per_minute(ask->account_quota.tpm), ask->tokens);
+    add_limit(l, &ask->account->tpm, fg_gcra_per_minute(ask->account_quota.tpm), ask->tokens);
   }
-  return l;
 }
 
 static uint32_t slots_used(const fg_region *r) { return (uint32_t)fg_min64(fg_load_relaxed(&r->slots_end), fg_region_procs(r)); }
@@ -156,9 +160,7 @@ uint32_t fg_health_latch(const fg_health_ask *ask, int64_t t, uint32_t *wait_ms)
   return v.health;
 }
 
-fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
-  fg_health_view v = {.health = FG_HEALTH_OK};
-  fg_route_rec *route = ask->route;
+static void peek_latches(const fg_health_ask *ask, int64_t t, fg_health_view *v) {
   for (int i = 0; i < 3; i++) {
     fg_word *w = part_word(ask, latch_parts[i]);
     if (w == NULL || fg_load(w) == 0) {
@@ -167,35 +169,44 @@ fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
     fg_breaker_config c = latch_config(ask->breaker, latch_parts[i]);
     fg_breaker_view b = fg_breaker_peek(w, &c, NULL, t);
     if (!b.room) {
-      against(&v, latch_health[i], b.wait_ms);
+      against(v, latch_health[i], b.wait_ms);
       int64_t hint = latch_parts[i] == FG_PART_QUOTA ? fg_word_future(&ask->account->quota_hint, t, hint_bound)
-                     : latch_parts[i] == FG_PART_LATCH ? fg_word_future(&route->latch_hint, t, hint_bound) : 0;
-      v.hint_ms = fg_max32(v.hint_ms, hint > 0 ? fg_clamp32(hint - t) : 0);
+                     : latch_parts[i] == FG_PART_LATCH ? fg_word_future(&ask->route->latch_hint, t, hint_bound) : 0;
+      v->hint_ms = fg_max32(v->hint_ms, hint > 0 ? fg_clamp32(hint - t) : 0);
     } else if (b.state != FG_BREAKER_CLOSED) {
-      may_probe(&v);
+      may_probe(v);
     }
   }
-  fg_breaker_levels levels = seen_levels(ask, t);
-  fg_breaker_view b = fg_breaker_peek(&route->breaker, ask->breaker, &levels, t);
+}
+
+/* *levels, *l: what it has looked at, for the admission that follows. */
+static fg_health_view look(const fg_health_ask *ask, int64_t t, fg_breaker_levels *levels, limits *l) {
+  fg_health_view v = {.health = FG_HEALTH_OK};
+  fg_route_rec *route = ask->route;
+  if (any_latch(ask)) {
+    peek_latches(ask, t, &v);
+  }
+  *levels = seen_levels(ask, t);
+  fg_breaker_view b = fg_breaker_peek(&route->breaker, ask->breaker, levels, t);
   v.breaker = b.state;
   v.breaker_wait_ms = b.wait_ms;
   v.generation = b.generation;
   v.reopens = b.reopens;
-  v.run = levels.run;
-  v.z_milli = levels.z_milli;
-  v.window_ok = levels.window_ok;
-  v.window_failed = levels.window_failed;
+  v.run = levels->run;
+  v.z_milli = levels->z_milli;
+  v.window_ok = levels->window_ok;
+  v.window_failed = levels->window_failed;
   if (!b.room) {
     against(&v, b.state == FG_BREAKER_OPEN && b.why == FG_WHY_STALL ? FG_HEALTH_STALLED : FG_HEALTH_OPEN, b.wait_ms);
   } else if (b.state != FG_BREAKER_CLOSED) {
     may_probe(&v);
   }
-  if (levels.not_before > t) {
-    against(&v, FG_HEALTH_NOT_BEFORE, fg_clamp32(levels.not_before - t));
+  if (levels->not_before > t) {
+    against(&v, FG_HEALTH_NOT_BEFORE, fg_clamp32(levels->not_before - t));
   }
-  limits l = limits_of(ask, t);
-  for (uint32_t i = 0; i < l.count; i++) {
-    fg_gcra_result g = fg_gcra_peek(l.word[i], &l.config[i], l.take[i], t);
+  limits_of(ask, t, l);
+  for (uint32_t i = 0; i < l->count; i++) {
+    fg_gcra_result g = fg_gcra_peek(l->word[i], &l->config[i], l->take[i], t);
     if (!g.allowed) {
       against(&v, FG_HEALTH_PACED, g.retry_ms);
     }
@@ -219,6 +230,12 @@ fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
   return v;
 }
 
+fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
+  fg_breaker_levels levels;
+  limits l;
+  return look(ask, t, &levels, &l);
+}
+
 int fg_health_retry_room(const fg_region *r, const fg_route_rec *route) {
   fg_gauge sum = fg_gauge_sum(route->gauge, slots_used(r));
   return fg_bucket_room(sum.in_flight, sum.retries);
@@ -237,7 +254,8 @@ static void verify(const fg_health_ask *ask, int64_t t) {
     fg_word_verify(&ask->account->not_before, t, not_before_bound);
     fg_word_verify(&ask->account->quota_hint, t, hint_bound);
   }
-  for (int part = 0; part < 4; part++) {
+  const int parts = any_latch(ask) ? 4 : FG_PART_BREAKER + 1;
+  for (int part = 0; part < parts; part++) {
     fg_word *w = part_word(ask, part);
     if (w != NULL && fg_load(w) != 0) {
       fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part);
@@ -276,7 +294,7 @@ static fg_breaker_config admit_config(const fg_health_ask *ask, const fg_admit *
   return c;
 }
 
-static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, int64_t t, fg_ticket *k) {
+static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, const fg_breaker_levels *levels, int64_t t, fg_ticket *k) {
   fg_word *w = part_word(ask, part);
   if (w == NULL) {
     return 1;
@@ -286,11 +304,7 @@ static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, i
     return 1;
   }
   fg_breaker_config c = admit_config(ask, how, part);
-  fg_breaker_levels levels = {0, 0, 0, 0, 0, 0, 0};
-  if (part == FG_PART_BREAKER) {
-    levels = seen_levels(ask, t);
-  }
-  fg_breaker_ticket b = fg_breaker_admit(w, &c, part == FG_PART_BREAKER ? &levels : NULL, t);
+  fg_breaker_ticket b = fg_breaker_admit(w, &c, levels, t);
   k->generation[part] = (uint16_t)b.generation;
   k->probe[part] = b.verdict == FG_ADMIT_PROBE;
   return b.verdict != FG_ADMIT_REJECT;
@@ -308,14 +322,15 @@ static void give_back(const fg_health_ask *ask, fg_ticket *k) {
 int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg_ticket *out, fg_health_view *why) {
   fg_ticket k = {.zero = {0}};
   *out = k;
+  fg_breaker_levels levels;
+  limits l;
   verify(ask, t);
-  *why = fg_health_peek(ask, t);
+  *why = look(ask, t, &levels, &l);
   if (why->health != FG_HEALTH_OK && why->health != FG_HEALTH_PROBE) {
     (void)settle(ask->route, ask->account, ask->breaker, t); /* complete what the look has seen */
     return 0;
   }
   k = blank(ask, how, t);
-  limits l = limits_of(ask, t);
   uint32_t taken = 0;
   fg_witness_enter(ask->region, &k.watch);
   int ok = !over_quota(ask);
@@ -324,9 +339,9 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
     taken += (uint32_t)ok;
   }
   for (int i = 0; ok && i < 3; i++) {
-    ok = admit_part(ask, how, latch_parts[i], t, &k);
+    ok = admit_part(ask, how, latch_parts[i], NULL, t, &k);
   }
-  ok = ok && admit_part(ask, how, FG_PART_BREAKER, t, &k);
+  ok = ok && admit_part(ask, how, FG_PART_BREAKER, &levels, t, &k);
   if (!ok) { /* somebody was faster between the look and the taking */
     give_back(ask, &k);
     while (taken > 0) {

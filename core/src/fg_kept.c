@@ -7,7 +7,7 @@ _Static_assert(FG_REASON_COUNT <= 255 && FG_KIND_COUNT <= 255 && FG_CHANGE_ALL <
 /* Route id -> place in the workflow; FG_NO_ROUTE for none. */
 static uint8_t place_of(const fg_policy_workflow *w, uint32_t route) {
   uint32_t i;
-  for (i = 0; i < w->standin_count; i++) {
+  for (i = 0; route != 0 && i < w->standin_count; i++) {
     if (w->standin[i].route + 1 == route) {
       return (uint8_t)i;
     }
@@ -67,10 +67,7 @@ void fg_kept_put(fg_call_state *s, const fg_policy_workflow *w, const fg_decisio
 
 void fg_kept_get(const fg_call_state *s, const fg_policy_workflow *w, fg_decision *d) {
   const fg_kept *k = &s->kept;
-  const uint32_t size = d->size;
   uint32_t i;
-  memset(d, 0, sizeof *d);
-  d->size = size;
   d->cost_left_nusd = k->cost_left_nusd;
   d->wait_ms = k->wait_ms;
   d->wake_ms = k->wake_ms;
@@ -111,7 +108,7 @@ void fg_kept_get(const fg_call_state *s, const fg_policy_workflow *w, fg_decisio
   d->label = (k->flags & KEPT_LABEL) != 0;
   d->requested = route_at(w, 0);
   d->rejected_count = k->rejected_count;
-  for (i = 0; i < k->rejected_count && i < FG_ROUTES_MAX; i++) {
-    d->rejected[i] = route_at(w, k->rejected_route[i]) | (uint32_t)k->rejected_why[i] << 16;
+  for (i = 0; i < FG_ROUTES_MAX; i++) {
+    d->rejected[i] = i >= k->rejected_count ? 0 : route_at(w, k->rejected_route[i]) | (uint32_t)k->rejected_why[i] << 16;
   }
 }

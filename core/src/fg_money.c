@@ -61,9 +61,13 @@ int64_t fg_cost_left(const fg_policy_workflow *w, const fg_call_state *s) {
 }
 
 int fg_money_day_over(const fg_engine *e, const fg_policy_workflow *w, int64_t nusd, int64_t t) {
-  const fg_day day = fg_engine_day(e, t);
   const int64_t all = e->policy->globals.spend_per_day_nusd;
   const fg_workflow_rec *rec;
+  fg_day day;
+  if (all < 0 && w->spend_per_day_nusd < 0) {
+    return 0;
+  }
+  day = fg_engine_day(e, t);
   if (all >= 0 && fg_spend_over(&e->region->spend_day, all, nusd, day)) {
     return 1;
   }
@@ -127,7 +131,7 @@ static int reported(const fg_answer *u) {
 }
 
 void fg_money_settle(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, fg_attempt *a, const fg_answer *usage, int64_t t) {
-  fg_health_ask ask;
+  fg_route_rec *rec;
   int64_t nusd;
   const fg_policy_route *r = route_of(e, w, a->route);
   if ((a->flags & FG_AT_USAGE) || !reported(usage)) {
@@ -135,8 +139,8 @@ void fg_money_settle(const fg_engine *e, const fg_policy_workflow *w, fg_call_st
   }
   nusd = usage->prompt_tokens == 0 && usage->output_tokens == 0 ? usage->cost_nusd : cost_of(r, usage);
   become(e, s, a->hold_nusd, a->hold_tokens, a->stamp, nusd, fg_add32(usage->prompt_tokens, usage->output_tokens), t);
-  if (fg_engine_ask(e, w->standin[a->route].route, t, &ask)) {
-    fg_route_rec *rec = ask.route;
+  rec = fg_engine_route_rec(e, w->standin[a->route].route, t);
+  if (rec != NULL) {
     fg_count(&rec->count[FG_ROUTE_TOKENS_IN], usage->prompt_tokens);
     fg_count(&rec->count[FG_ROUTE_TOKENS_OUT], usage->output_tokens);
     fg_count(&rec->count[FG_ROUTE_NUSD], (uint64_t)(nusd > 0 ? nusd : 0));

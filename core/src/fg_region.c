@@ -202,15 +202,6 @@ void fg_word_raise(fg_word *w, int64_t value, int64_t t, int64_t bound_ms) {
   }
 }
 
-void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms) {
-  uint64_t v = fg_load(w);
-  if (v > (uint64_t)t + (uint64_t)bound_ms) {
-    (void)fg_cas(w, &v, 0); /* lost: someone has just written it */
-  }
-}
-
-int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms) { return future(fg_load(w), t, bound_ms); }
-
 /* ---- records ---- */
 
 typedef struct table { unsigned char *at; uint64_t stride; uint32_t slots; } table;
@@ -303,12 +294,14 @@ fg_account_rec *fg_region_account_at(fg_region *r, uint32_t index) {
   return index < b.slots ? (fg_account_rec *)(void *)record(b, index) : NULL;
 }
 
+static uint32_t index_in(table b, const void *rec) { /* a table is below 4 GiB: 65,536 slots of 4 KiB; the narrow division is the fast one */
+  return (uint32_t)((const unsigned char *)rec - b.at) / (uint32_t)b.stride;
+}
+
 uint32_t fg_region_route_index(const fg_region *r, const fg_route_rec *rec) {
-  table b = routes(r);
-  return (uint32_t)((uint64_t)((const unsigned char *)rec - b.at) / b.stride);
+  return index_in(routes(r), rec);
 }
 
 uint32_t fg_region_account_index(const fg_region *r, const fg_account_rec *rec) {
-  table b = accounts(r);
-  return (uint32_t)((uint64_t)((const unsigned char *)rec - b.at) / b.stride);
+  return index_in(accounts(r), rec);
 }

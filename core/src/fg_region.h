@@ -122,12 +122,24 @@ int64_t fg_region_latest(const fg_region *r);  /* latest t seen: the clock of th
 void fg_region_set_wall(fg_region *r, int64_t unix_ms, int64_t t);
 int64_t fg_region_wall(const fg_region *r, int64_t t); /* unix ms of t; 0 = unknown */
 
-static inline void fg_count(fg_word *w, uint64_t n) { (void)fg_fetch_add(w, n); }
+static inline void fg_count(fg_word *w, uint64_t n) {
+  if (n != 0) {
+    (void)fg_fetch_add(w, n);
+  }
+}
 /* Raises the t kept in a word; a value beyond t + bound_ms is nonsense and replaced. */
 void fg_word_raise(fg_word *w, int64_t value, int64_t t, int64_t bound_ms);
 /* A t further ahead than bound_ms is nonsense: cleared before time makes it look true. */
-void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms);
+static inline void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms) {
+  uint64_t v = fg_load(w);
+  if (v > (uint64_t)t + (uint64_t)bound_ms) {
+    (void)fg_cas(w, &v, 0); /* lost: someone has just written it */
+  }
+}
 /* The t kept in a word, 0 when it is past or nonsense. */
-int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms);
+static inline int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms) {
+  uint64_t v = fg_load(w);
+  return v > (uint64_t)t && v - (uint64_t)t <= (uint64_t)bound_ms && v >> 37 == 0 ? (int64_t)v : 0;
+}
 
 #endif /* FG_REGION_H */

@@ -31,24 +31,30 @@ static uint32_t lanes(uint64_t v) { /* sum of the four counters of a word */
 }
 
 uint32_t fg_sketch_count(const fg_word *w, uint32_t n) {
-  uint32_t sum = 0;
-  for (uint32_t i = 0; i < n; i++) {
+  uint32_t sum = 0, i = 0;
+  for (; i + 4 <= n; i += 4) { /* times lie close together: most words are 0 */
+    uint64_t a = fg_load_relaxed(&w[i]), b = fg_load_relaxed(&w[i + 1]), c = fg_load_relaxed(&w[i + 2]), d = fg_load_relaxed(&w[i + 3]);
+    if ((a | b | c | d) != 0) {
+      sum += lanes(a) + lanes(b) + lanes(c) + lanes(d);
+    }
+  }
+  for (; i < n; i++) {
     sum += lanes(fg_load_relaxed(&w[i]));
   }
   return sum;
 }
 
-uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
-  uint32_t count = fg_sketch_count(w, n);
-  if (count == 0) {
-    return UINT32_MAX;
-  }
-  uint64_t rank = fg_max64(fg_mul_div_ceil(count, fg_min32(q_ppm, FG_PPM), FG_PPM), 1);
+/* The cell of rank ceil(q x count), count > 0. */
+static uint32_t ranked(const fg_word *w, uint32_t n, uint32_t count, uint32_t q_ppm) {
+  uint64_t rank = fg_max64(((uint64_t)count * fg_min32(q_ppm, FG_PPM) + FG_PPM - 1) / FG_PPM, 1);
   uint64_t seen = 0;
   uint32_t last = 0; /* counters may shrink while we read: then the last cell that holds anything */
   for (uint32_t i = 0; i < n; i++) {
     uint64_t v = fg_load_relaxed(&w[i]);
-    for (uint32_t lane = 0; v != 0 && lane < 4; lane++) {
+    if (v == 0) {
+      continue;
+    }
+    for (uint32_t lane = 0; lane < 4; lane++) {
       uint64_t c = fg_bits(v, 16 * lane, 16);
       if (c > 0) {
         last = 4 * i + lane;
@@ -62,6 +68,11 @@ uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
   return last;
 }
 
+uint32_t fg_sketch_rank(const fg_word *w, uint32_t n, uint32_t q_ppm) {
+  uint32_t count = fg_sketch_count(w, n);
+  return count == 0 ? UINT32_MAX : ranked(w, n, count, q_ppm);
+}
+
 void fg_sketch_halve(fg_word *w, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t old = fg_load_relaxed(&w[i]);
@@ -72,18 +83,18 @@ void fg_sketch_halve(fg_word *w, uint32_t n) {
 
 /* ---- fit: eight bins of prompt octaves ---- */
 
-enum { N_MAX = 16, STAMP_BITS = 14, TOKENS_BITS = 22, MS_BITS = 23, HALF_LIFE = 69, RATIO_ONE = 64 };
+enum { N_AT = 59, N_MAX = 16, STAMP_BITS = 14, TOKENS_BITS = 22, MS_BITS = 23, HALF_LIFE = 69, RATIO_ONE = 64 };
 
 typedef struct bin { uint32_t n, stamp; int64_t tokens_q2, ms_q3; } bin;
 
 static bin unpack(uint64_t w) {
-  bin b = {(uint32_t)fg_bits(w, 59, 5), (uint32_t)fg_bits(w, 45, STAMP_BITS), (int64_t)fg_bits(w, 23, TOKENS_BITS), (int64_t)fg_bits(w, 0, MS_BITS)};
+  bin b = {(uint32_t)fg_bits(w, N_AT, 5), (uint32_t)fg_bits(w, 45, STAMP_BITS), (int64_t)fg_bits(w, 23, TOKENS_BITS), (int64_t)fg_bits(w, 0, MS_BITS)};
   b.n = fg_min32(b.n, N_MAX);
   return b;
 }
 
 static uint64_t pack(bin b) {
-  return fg_put(b.n, 59, 5) | fg_put(b.stamp & ((1u << STAMP_BITS) - 1), 45, STAMP_BITS) | fg_put((uint64_t)b.tokens_q2, 23, TOKENS_BITS) |
+  return fg_put(b.n, N_AT, 5) | fg_put(b.stamp & ((1u << STAMP_BITS) - 1), 45, STAMP_BITS) | fg_put((uint64_t)b.tokens_q2, 23, TOKENS_BITS) |
          fg_put((uint64_t)b.ms_q3, 0, MS_BITS);
 }
 
@@ -99,25 +110,29 @@ static int64_t move(int64_t mean, int64_t to, int64_t n) { /* mean + (to - mean)
   return mean + (d >= 0 ? d + n / 2 : d - n / 2) / n;
 }
 
+static uint32_t rounded(int64_t ms_q3) { return (uint32_t)fg_mins((ms_q3 + 4) >> 3, (1 << 20) - 1); }
+
 static int64_t cap(uint64_t v, unsigned bits) { return (int64_t)fg_min64(v, (UINT64_C(1) << bits) - 1); }
 
 uint32_t fg_learn_predict(const fg_learn *l, uint32_t prompt_tokens) {
   uint64_t now = fg_load_relaxed(&l->seen);
+  uint64_t word[FG_FIT_BINS];
   int64_t x[FG_FIT_BINS], y[FG_FIT_BINS], weight[FG_FIT_BINS], least = INT64_MAX;
   uint32_t used = 0;
   for (uint32_t i = 0; i < FG_FIT_BINS; i++) {
-    bin b = unpack(fg_load_relaxed(&l->fit[i]));
-    if (b.n == 0) {
-      continue;
-    }
-    uint64_t age = (now - b.stamp) & ((1u << STAMP_BITS) - 1);
-    weight[used] = (int64_t)((uint64_t)(b.n << 12) * fg_exp2_neg_q32((age << 32) / HALF_LIFE) >> 32); /* at most 2^16 */
-    x[used] = b.tokens_q2 >> 2;
-    y[used] = fg_maxs(b.ms_q3, 8);
-    least = fg_mins(least, y[used++]);
+    word[used] = fg_load_relaxed(&l->fit[i]);
+    used += word[used] >> N_AT != 0;
   }
-  if (used == 0) {
-    return 0;
+  if (used <= 1) { /* one octave of prompts has no slope: its mean, as below */
+    return used == 0 ? 0 : rounded(fg_maxs(unpack(word[0]).ms_q3, 8));
+  }
+  for (uint32_t i = 0; i < used; i++) {
+    bin b = unpack(word[i]);
+    uint64_t age = (now - b.stamp) & ((1u << STAMP_BITS) - 1);
+    weight[i] = (int64_t)((uint64_t)(b.n << 12) * fg_exp2_neg_q32((age << 32) / HALF_LIFE) >> 32); /* at most 2^16 */
+    x[i] = b.tokens_q2 >> 2;
+    y[i] = fg_maxs(b.ms_q3, 8);
+    least = fg_mins(least, y[i]);
   }
   int64_t sum = 0, sum_x = 0, sum_y = 0;
   for (uint32_t i = 0; i < used; i++) { /* times spread in proportion to their size: a bin weighs by 1 / ms^2 */
@@ -142,8 +157,7 @@ uint32_t fg_learn_predict(const fg_learn *l, uint32_t prompt_tokens) {
     int64_t slope_q20 = sxx > 0 ? fg_mins((sxy << 20) / sxx, INT64_C(1) << 42) : 0;
     at += slope_q20 * (cap(prompt_tokens, TOKENS_BITS - 2) - mean_x) / (1 << 20);
   }
-  at = fg_maxs(at, fg_maxs(mean_y / 16, 8));
-  return (uint32_t)fg_mins((at + 4) >> 3, (1 << 20) - 1);
+  return rounded(fg_maxs(at, fg_maxs(mean_y / 16, 8)));
 }
 
 void fg_learn_record(fg_learn *l, uint32_t prompt_tokens, uint32_t actual_ms) {
@@ -169,15 +183,17 @@ void fg_learn_record(fg_learn *l, uint32_t prompt_tokens, uint32_t actual_ms) {
 uint32_t fg_learn_samples(const fg_learn *l) { return fg_sketch_count(l->ratio, FG_RATIO_WORDS); }
 
 fg_quantile fg_learn_quantile(fg_learn *l, uint32_t prompt_tokens, uint32_t q_ppm) {
-  fg_quantile q = {0, fg_learn_samples(l)};
+  fg_quantile q = {0, 0};
+  if (fg_load_relaxed(&l->seen) == 0) {
+    return q;
+  }
+  q.samples = fg_learn_samples(l);
   uint32_t predicted = q.samples > 0 ? fg_learn_predict(l, prompt_tokens) : 0;
   if (predicted == 0) {
     return q;
   }
-  uint32_t cell = fg_sketch_rank(l->ratio, FG_RATIO_WORDS, q_ppm);
-  if (cell != UINT32_MAX) {
-    q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
-  }
+  uint32_t cell = ranked(l->ratio, FG_RATIO_WORDS, q.samples, q_ppm);
+  q.ms = fg_sat32(fg_max64(((uint64_t)predicted * fg_sketch_mid(cell) + RATIO_ONE / 2) / RATIO_ONE, 1));
   if (q.samples > FG_SKETCH_HALVE) {
     fg_sketch_halve(l->ratio, FG_RATIO_WORDS); /* two readers may both: harmless */
   }

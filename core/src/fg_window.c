@@ -40,10 +40,10 @@ fg_window_sums fg_window_sum(const fg_word *w, uint32_t n, uint32_t width_ms, in
   fg_window_sums sums = {0, 0};
   uint64_t now = epoch_of(t, width_ms);
   uint64_t first = floor > 0 ? epoch_of(floor, width_ms) + 1 : 0;
+  uint64_t ages = first > now ? 0 : fg_min64(n, now - first + 1); /* a bucket counts when it is younger; one of the future is older than all */
   for (uint32_t i = 0; i < n; i++) {
     uint64_t v = fg_load_relaxed(&w[i]);
-    uint64_t epoch = v >> 32;
-    if (epoch <= now && now - epoch < n && epoch >= first) {
+    if (now - (v >> 32) < ages) {
       sums.a += (uint32_t)part_a(v);
       sums.b += (uint32_t)part_b(v);
     }
