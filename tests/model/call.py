@@ -45,7 +45,7 @@ class Decision:
     attempts_left: int | None = None
     elapsed_left: tuple[int, int] | None = None
     step: str | None = None
-    loose: bool = False  # two readings end differently here; nothing more of this call is compared
+    loose: bool = False  # a hold that ends with its cause, not with its time
 
     def __str__(self) -> str:
         parts = [self.action]

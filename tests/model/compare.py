@@ -72,7 +72,7 @@ def one(model: Model, side: Any, op: dict[str, Any], out: Outcome, slack: int) -
         found = differ(want, got, call, slack)
         if found:
             return found, got
-        if want.wait is not None and call.pending is not None:
+        if want.wait is not None and call.pending is not None and not want.loose:
             call.pending.at = model.high + got.wait_ms
     now = model.high
     for name, r in model.h.route.items():

@@ -132,6 +132,7 @@ class Health:
                     r.z = min(STALL_TOP, r.z + STALL_UP)
                     r.flags += 1
                     if r.z >= STALL_OPEN:
+                        r.soft = any(w.lost and w.flagged and w.route == row.route for w in self.rows)
                         self.open(row.route, now, 0, stall=True)
     def _epoch(self, now: int) -> int:
         return (now - self.base) // (self.spec.breaker["window_ms"] // 12)

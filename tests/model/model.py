@@ -109,7 +109,7 @@ class Model:
                 pending = call.pending
                 assert pending is not None
         elif answer.action == "hold" and pending.what == "retry" and pending.cost and self.h.retries(pending.route) > 0:
-            return Decision("hold", wait=(1, 1_000))  # its turn comes: another retry is in flight there
+            return Decision("hold", wait=(1, 1_000), loose=True)  # its turn comes: another retry is in flight there
         elif look == "not_before" and answer.action == "hold":
             rest = self.h.look(pending.route, now)[1]
             return Decision("hold", wait=(rest, rest + min(max(rest // 4, 1_000), 30_000)))
@@ -306,6 +306,8 @@ class Model:
         call.tools = {}
         call.prompt, call.output = given["prompt_tokens"] or call.prompt, given["max_output_tokens"] or call.output
         call.asked = call.output
+        call.first_tokens = call.prompt + call.output
+        call.first_cost = self.spec.routes[self.spec.primary].hold(call.prompt, call.output)
         call.held_since = None
         call.step_begun, call.attempts_used, call.prior = now, 0, 0
         call.spent_steps = set()
