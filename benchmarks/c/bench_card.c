@@ -11,19 +11,14 @@
 #include "fg_host.h"
 #include "fg_region.h"
 
-enum {
-  ROUNDS = 9,
-  WORKFLOWS = 1000,
-  PER_WORKFLOW = 10
-};
+enum { ROUNDS = 9, WORKFLOWS = 1000, PER_WORKFLOW = 10 };
 
 typedef struct text {
   char *at;
   size_t len, cap;
 } text;
 
-__attribute__((format(printf, 2, 3))) static void add(text *t,
-                                                      const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...) {
   va_list args;
   va_start(args, format);
   int n = vsnprintf(t->at + t->len, t->cap - t->len, format, args);
@@ -62,13 +57,11 @@ static void write_card(text *t, const fg_policy *approved) {
         "\"text\",\"image\"]},"
         "\"output\":{\"max_tokens\":16384,\"json_schema\":true},\"data\":{"
         "\"regions\":[\"eu\"]}}}",
-        r > 0 ? "," : "", r, r % 2 ? "azure-openai" : "openai", r % 7, r % 100,
-        r % 50, r % 100);
+        r > 0 ? "," : "", r, r % 2 ? "azure-openai" : "openai", r % 7, r % 100, r % 50, r % 100);
   }
   add(t, "},\"workflows\":{");
   for (int w = 0; w < WORKFLOWS; w++) {
-    add(t, "%s\"workflow-%d\":{\"kind\":\"interactive\",\"routes\":[",
-        w > 0 ? "," : "", w);
+    add(t, "%s\"workflow-%d\":{\"kind\":\"interactive\",\"routes\":[", w > 0 ? "," : "", w);
     for (int i = 0; i < PER_WORKFLOW; i++) {
       add(t, "%s\"route-%d\"", i > 0 ? "," : "", w * PER_WORKFLOW + i);
     }
@@ -84,16 +77,12 @@ static void write_card(text *t, const fg_policy *approved) {
   for (int w = 0; approved != NULL && w < WORKFLOWS; w++) {
     char name[32];
     int n = snprintf(name, sizeof name, "workflow-%d", w);
-    uint32_t workflow =
-        fg_policy_find(approved, FG_FIND_WORKFLOW, name, (uint32_t)n);
+    uint32_t workflow = fg_policy_find(approved, FG_FIND_WORKFLOW, name, (uint32_t)n);
     for (int i = 1; i < PER_WORKFLOW; i++) {
       uint32_t barred = 0;
       fg_str print = {0};
       n = snprintf(name, sizeof name, "route-%d", w * PER_WORKFLOW + i);
-      if (fg_policy_contract(
-              approved, workflow,
-              fg_policy_find(approved, FG_FIND_ROUTE, name, (uint32_t)n),
-              &barred, &print) != FG_OK) {
+      if (fg_policy_contract(approved, workflow, fg_policy_find(approved, FG_FIND_ROUTE, name, (uint32_t)n), &barred, &print) != FG_OK) {
         fprintf(stderr, "no fingerprint for %s\n", name);
         exit(1);
       }
@@ -133,8 +122,7 @@ static void measure(const char *name, const text *t) {
     fg_policy_free(p, &mem);
   }
   qsort(took, ROUNDS, sizeof(double), by_value);
-  printf("%-44s %8.1f ms   (text %.1f MB, policy %.1f MB)\n", name,
-         took[ROUNDS / 2], (double)t->len / 1e6, (double)bytes / 1e6);
+  printf("%-44s %8.1f ms   (text %.1f MB, policy %.1f MB)\n", name, took[ROUNDS / 2], (double)t->len / 1e6, (double)bytes / 1e6);
 }
 
 int main(void) {
@@ -150,10 +138,8 @@ int main(void) {
   write_card(&t, bare);
   fg_policy_free(bare, &mem);
   measure("load a card, 10,000 routes, 9,000 contracts", &t);
-  printf("%-44s %8zu bytes\n", "a route's record, 64 process slots",
-         sizeof(fg_route_rec) + 64 * sizeof(fg_word));
-  printf("%-44s %8zu bytes\n", "a route's record, 256 process slots",
-         sizeof(fg_route_rec) + 256 * sizeof(fg_word));
+  printf("%-44s %8zu bytes\n", "a route's record, 64 process slots", sizeof(fg_route_rec) + 64 * sizeof(fg_word));
+  printf("%-44s %8zu bytes\n", "a route's record, 256 process slots", sizeof(fg_route_rec) + 256 * sizeof(fg_word));
   printf("%-44s %8u bytes\n", "a call's storage", fg_sizeof("fg_call"));
   free(t.at);
   return 0;
