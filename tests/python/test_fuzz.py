@@ -17,7 +17,7 @@ from fivegates.yaml import to_json
 hypothesis = pytest.importorskip("hypothesis")
 st = pytest.importorskip("hypothesis.strategies")
 
-ROUNDS = 60 if os.environ.get("FIVEGATES_SANITIZE") else 300
+ROUNDS = 60 if os.environ.get("FIVEGATES_SANITIZE") else 150
 settings = hypothesis.settings(
     max_examples=ROUNDS, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(hypothesis.HealthCheck))

@@ -266,7 +266,7 @@ def _sdk(package: str, exc: BaseException) -> Evidence:
 
 def _requests_made(exc: BaseException) -> int:
     """How many requests the SDK's own retries made, as it tells the server."""
-    request = getattr(exc, "request", None) or getattr(
+    request: typing.Any = getattr(exc, "request", None) or getattr(
         getattr(exc, "response", None), "request", None)
     try:
         count = request.headers.get("x-stainless-retry-count", "0")
