@@ -85,7 +85,8 @@ def main() -> int:
         for headline, report in found:
             groups.setdefault("".join("#" if c.isdigit() else c for c in headline), []).append(report)
         for headline, reports in sorted(groups.items(), key=lambda g: -len(g[1])):
-            print(f"\n=== {len(reports)} x {headline}\n{min(reports, key=len)}")
+            seeds = " ".join(r.split(":")[0].split()[1] for r in reports[:20])
+            print(f"\n=== {len(reports)} x {headline}\nseeds {seeds}\n{min(reports, key=len)}")
     else:
         for _, report in found[: args.limit or None]:
             print("\n" + report)

@@ -107,11 +107,11 @@ class Health:
         """What any call may notice by itself: leases that ran out, attempts that stay silent."""
         for name, r in self.route.items():
             if r.state == HALF and r.probes and now >= r.until:
-                self.open(name, now, r.reopens + 1)
+                self.open(name, r.until, r.reopens + 1)
                 r.soft = True  # from the lease's end or from now: both readings
         for latch in [*self.account.values(), *self.account_quota.values(), *(r.latch for r in self.route.values() if r.latch)]:
             if latch.lease is not None and now >= latch.lease:  # a lost probe is a failed one; from when, both readings
-                latch.lease, latch.until = None, now + latch.step
+                latch.until, latch.lease = latch.lease + latch.step, None
                 for r in self.route.values():
                     r.latch_soft = True
         for row in self.rows:
@@ -128,6 +128,7 @@ class Health:
                 row.flagged = True
                 if r.state == HALF and row.probe:
                     self.open(row.route, now, r.reopens + 1)
+                    r.soft = now - row.start > STALL_AFTER  # from when it was due or from when it was seen
                 elif r.state == CLOSED:
                     r.z = min(STALL_TOP, r.z + STALL_UP)
                     r.flags += 1

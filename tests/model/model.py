@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .call import BILLING, Attempt, Call, Decision
+from .call import BILLING, Attempt, Call, Decision, Pending
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
 from .health import LATCH, Health, Latch, Row
@@ -98,7 +98,7 @@ class Model:
             return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
         left = call.elapsed_left(now)
         look, _ = self.h.look(pending.route, now)
-        soft = (answer.action, answer.route) != ("proceed", pending.route) and (self.h.maybe_bad(pending.route, now) or (pending.what == "retry" and self.h.retries(pending.route) > 0)
+        soft = (answer.action, answer.route) != ("proceed", pending.route) and (self.h.maybe_bad(pending.route, now) or (self._same_route(pending) and self.h.retries(pending.route) > 0)
                                                  or (pending.what != "first" and self._hour_is_out()))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
@@ -108,7 +108,7 @@ class Model:
                     return again
                 pending = call.pending
                 assert pending is not None
-        elif answer.action == "hold" and pending.what == "retry" and pending.cost and self.h.retries(pending.route) > 0:
+        elif answer.action == "hold" and pending.cost and self._same_route(pending) and self.h.retries(pending.route) > 0:
             return Decision("hold", wait=(1, 1_000), loose=True)  # its turn comes: another retry is in flight there
         elif look == "not_before" and answer.action == "hold":
             rest = self.h.look(pending.route, now)[1]
@@ -120,6 +120,10 @@ class Model:
             # the new decision needs no wait: it may be permitted in the same answer
         return self._permit(call, now, answer)
 
+    @staticmethod
+    def _same_route(pending: Pending) -> bool:
+        return pending.what == "retry" or pending.prompt > 0
+
     def _hour_is_out(self) -> bool:
         limit = self.spec.retries_per_hour
         return limit is not None and self.h.resends_hour >= limit
@@ -130,7 +134,7 @@ class Model:
         route = pending.route
         clocks = {"first": answer.first_token_ms or 1 << 40, "idle": answer.idle_ms or 1 << 40, "progress": answer.progress_ms or 1 << 40,
                   "total": answer.total_ms or 1 << 40}
-        row = self.h.admit(route, now, (pending.what == "retry" or pending.prompt > 0) and pending.cost > 0, clocks["total"], call.whole)
+        row = self.h.admit(route, now, self._same_route(pending) and pending.cost > 0, clocks["total"], call.whole)
         call.count += 1
         call.attempts_used += 1
         call.prompt = pending.prompt or call.prompt
@@ -302,7 +306,8 @@ class Model:
         given = op["in"]
         effect = call.effect()
         call.committed_before = call.committed_before or effect == "committed"
-        call.carried = "unknown" if effect == "unknown" else "none"
+        unresolved = any(state == "started" and not idempotent for state, idempotent in call.tools.values())
+        call.carried = "unknown" if unresolved or call.carried == "unknown" else "none"
         call.tools = {}
         call.prompt, call.output = given["prompt_tokens"] or call.prompt, given["max_output_tokens"] or call.output
         call.asked = call.output

@@ -109,7 +109,7 @@ class Rules:
                     if found:
                         return found
                 look, rest = self.h.look(call.failed_route, now)
-                told = look == "not_before" and (rest > self.spec.backoff["hint_cap"] or answer.step != "compact")
+                told = look == "full" and answer.step != "compact" or look == "not_before" and (rest > self.spec.backoff["hint_cap"] or answer.step != "compact")
                 dark = told or look in ("open", "key", "quota", "model")
                 if rung["step"] == "compact" and not dark and "edit" not in call.unable and call.prompt > rung["to_tokens"]:
                     if self._may_resend(call, now, call.failed_route, rung["to_tokens"]):
@@ -417,7 +417,7 @@ class Rules:
                     return found
                 if answer.action == "hold" and self._may_hold(call, now):
                     return self._hold(call, now)
-            return self._fail(call, "key_rejected", "key_latched")
+            return self._fail(call, "key_rejected", "key_latched", *(ANY if self.h.account_quota else ()))
         if look == "quota":
             if "quota" not in spec.stop_on:
                 found = self._first_standin(call, now, answer, "quota")
@@ -434,7 +434,9 @@ class Rules:
                 fast = spec.spill == "prefer_fast"  # does a stand-in come before a short hold too? Both readings.
                 if answer.action == "hold" or not fast and wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
                     call.pending = Pending("first", name, now)
-                    return Decision("hold", wait=(wait, wait + spread))
+                    call.held_since = now if call.held_since is None else call.held_since
+                    full = any(s.approved and self.h.look(s.route, now)[0] == "full" for s in spec.standins)
+                    return Decision("hold", wait=(0 if full else wait, wait + spread))
             if spec.spill == "never" or (self.h.spills >= 3 and answer.route in (None, name)):
                 return self._first_rest(call, now, answer, look, False)
             found = self._first_standin(call, now, answer, "")
@@ -457,8 +459,9 @@ class Rules:
         roomy = left is None or left >= 1_000
         if roomy and look == "full" and call.held_since is None and self._may_hold(call, now) and not self._smaller_first(call):
             return self._hold(call, now)
-        if small:
+        if small and not (look == "not_before" and self.h.spills >= 3 and answer.step != "smaller_model"):
             found = self._ladder(call, now, answer, first=True)
+            self.h.spills += look == "not_before" and found is not None and found.step == "smaller_model"
         else:
             found = self._silent_ladder(call, answer)
         return found or self._fail(call)
