@@ -395,9 +395,9 @@ int32_t fg_classify(const fg_policy *p, const fg_evidence *e, fg_failure *out) {
     fg_rule_index(in);
     card_rules(&j, p);
   }
-  facts(&j);
   should_retry(&j);
   hints(&j);
+  facts(&j); /* last: no rule and no hint outranks them */
   j.f.size = fg_min32(out->size, (uint32_t)sizeof j.f);
   memcpy(out, &j.f, j.f.size);
   return FG_OK;

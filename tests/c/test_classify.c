@@ -164,6 +164,10 @@ static void advice(void) {
   FG_EQ(f.owner, FG_OWNER_REQUEST); /* a known code */
   f = F(.status = 500, .header = "x-should-retry", .value = "false");
   FG_CHECK(f.flags & FG_FAIL_MUST_NOT_RETRY);
+  f = F(.status = 429, .header = "retry-after", .value = "86400", .visible = 5); /* a wait of a day is a quota, and the user still saw five */
+  FG_EQ(f.owner, FG_OWNER_QUOTA);
+  FG_EQ(f.period, FG_PERIOD_DAY);
+  FG_EQ(f.commit, FG_COMMIT_PARTIAL);
 }
 
 static void never_fits(void) {
