@@ -31,12 +31,10 @@ wheel: ## an abi3 wheel with cJSON bundled, in dist/
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair --strip -w dist build/wheel/*.whl
 	@ls -l dist/*.whl
 
-bench: ## the benchmarks, C and Python
+bench: ## DESIGN 15 as measured here, and other libraries beside it (ARGS="--runs 9")
 	@.ci/setup build
-	@.ci/configure build/release --buildtype=release
-	@meson compile -C build/release
-	@meson test -C build/release --benchmark --verbose
-	@if [ -f benchmarks/run.py ]; then .ci/setup test && $(VENV)/bin/python benchmarks/run.py $(ARGS); fi
+	@.ci/setup demo
+	@$(VENV)/bin/python benchmarks/run.py $(ARGS)
 
 fuzz: ## every libFuzzer target for SECONDS each (default 60)
 	@.ci/setup test
