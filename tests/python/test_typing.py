@@ -161,19 +161,24 @@ call.event("nonsense")
 '''
 
 
+def mypy_env() -> "dict[str, str]":
+    """An installed package is found by itself, another one by MYPYPATH."""
+    if "site-packages" in str(FOLDER):
+        return dict(os.environ)
+    return {**os.environ, "MYPYPATH": str(FOLDER.parent)}
+
+
 def test_mypy(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("mypy")
     if os.environ.get("FIVEGATES_SANITIZE"):
         pytest.skip("mypy says the same without sanitizers")
     file = tmp_path / "example.py"
     file.write_text(EXAMPLE)
-    env = {**os.environ, "MYPYPATH": str(FOLDER.parent)
-           if "site-packages" not in str(FOLDER) else ""}
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir",
          str(tmp_path / "cache"), "--python-executable", sys.executable,
-         str(file)], capture_output=True, text=True, check=False, env=env,
-        cwd=tmp_path)
+         str(file)], capture_output=True, text=True, check=False,
+        env=mypy_env(), cwd=tmp_path)
     told = done.stdout.replace("builtins.", "")
     for wanted in ("Literal['fail_closed'", "str | None", '"int"',
                    "fivegates._core.Decision", "Literal['transient'"):
@@ -188,9 +193,9 @@ def test_mypy_of_the_package(tmp_path: pathlib.Path) -> None:
         pytest.skip("mypy says the same without sanitizers")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir",
-         str(tmp_path / "cache"), str(FOLDER)], capture_output=True, text=True,
-        check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
+         str(tmp_path / "cache"), "-p", "fivegates"], capture_output=True,
+        text=True, check=False, cwd=tmp_path, env=mypy_env())
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_no_optional_import() -> None:
