@@ -96,7 +96,7 @@ class Health:
 
     def open(self, name: str, now: int, reopens: int, floor: int = 0, stall: bool = False) -> None:
         r = self.route[name]
-        wait = self.wait_of(reopens)
+        wait, floor = self.wait_of(reopens), max(floor, r.not_before - now)
         if stall:
             wait = min(wait, self.spec.breaker["open_ms"] // 2)
         r.state, r.gen, r.until, r.reopens = OPEN, r.gen + 1, now + max(wait, floor), reopens
@@ -167,6 +167,7 @@ class Health:
         """verdict: ok, fail, rate (neutral when closed, fails a probe), neutral."""
         r = self.route[row.route]
         if row.gen != r.gen:
+            r.soft = r.soft or row.probe  # a probe whose lease is over: who has noticed?
             return
         if row.flagged:  # the provisional evidence makes room for the real one
             r.z = max(0, r.z - STALL_UP)
@@ -233,11 +234,11 @@ class Health:
             if r.probes >= self.spec.breaker["probes"]:
                 return "open", max(0, r.until - now)
             probe = True
+        if now < r.not_before:  # before "full": a route that is both is waited for or left through spill
+            return "not_before", r.not_before - now
         room = self.spec.routes[name].room
         if room is not None and self.in_flight(name) >= room:
             return "full", 0
-        if now < r.not_before:
-            return "not_before", r.not_before - now
         return ("probe" if probe else "ok"), 0
 
     def maybe_bad(self, name: str, now: int) -> bool:
