@@ -93,10 +93,10 @@ def first_line(*command: str) -> str:
         done.returncode == 0 and done.stdout.strip()) else ""
 
 
-def needs(tool: str, whose: str) -> str:
+def needs(tool: str) -> str:
     found = shutil.which(tool)
     if found is None:
-        raise Skip(f"{whose} needs {tool}, which is not on this machine")
+        raise Skip(f"{tool} is not on this machine")
     return found
 
 
@@ -194,15 +194,15 @@ def build_python_peers(versions: "dict[str, str]") -> "list[Program]":
 
 
 def build_go(versions: "dict[str, str]") -> "list[Program]":
-    go = needs("go", "gobreaker and failsafe-go")
+    go = needs("go")
     output([go, "build", "-o", WORK / "go-peers", "."], HERE / "go")
     versions["go"] = first_line(go, "version")
     return [Program("go", "go-peers", [str(WORK / "go-peers")], from_lines)]
 
 
 def build_java(versions: "dict[str, str]") -> "list[Program]":
-    java = needs("java", "resilience4j")
-    maven = needs("mvn", "resilience4j")
+    java = needs("java")
+    maven = needs("mvn")
     output([maven, "-q", "-B", "process-classes"], HERE / "java")
     versions["java"] = first_line(java, "-version")
     path = f"{WORK}/java/classes{os.pathsep}{WORK}/java/lib/*"
@@ -221,5 +221,11 @@ def build_java(versions: "dict[str, str]") -> "list[Program]":
             for case in range(count)]
 
 
-BUILDERS = {"c": [build_c], "python": [build_python, build_python_peers],
-            "go": [build_go], "java": [build_java]}
+Builder = typing.Callable[[typing.Dict[str, str]], typing.List[Program]]
+BUILDERS: "dict[str, list[tuple[str, Builder]]]" = {
+    "c": [("fivegates in C", build_c)],
+    "python": [("fivegates from Python", build_python),
+               ("tenacity, stamina, pybreaker and botocore",
+                build_python_peers)],
+    "go": [("gobreaker and failsafe-go", build_go)],
+    "java": [("resilience4j", build_java)]}

@@ -110,12 +110,12 @@ def main() -> int:
     versions: "dict[str, str]" = {}
     programs: "list[Program]" = []
     for group in chosen:
-        for build in BUILDERS[group]:
+        for whose, build in BUILDERS[group]:
             try:
                 programs += build(versions)
             except Skip as skip:
-                skipped.append(str(skip))
-                tell(f"bench: skipped: {skip}")
+                skipped.append(f"{whose}: {skip}")
+                tell(f"bench: skipped: {skipped[-1]}")
     about = machine()
     about["runtimes"] = versions
     before = load()

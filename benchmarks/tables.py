@@ -71,7 +71,7 @@ def judge(rows: "list[Row]") -> "list[Entry]":
                       "greatest": max(worst.values),
                       "verdict": verdict(worst.median, limit.most)}
         else:
-            entry["verdict"] = "not measured: see what was skipped"
+            entry["verdict"] = "not measured in this run"
         judged.append(entry)
     judged.append(allocations())
     judged.insert(3, {
@@ -203,7 +203,7 @@ def print_peers(table: "list[Entry]") -> None:
             print(f"  {entry['path']:<8}{name:<20} "
                   f"{entry['what'] + allocs:<52} "
                   f"{shown(entry['ns'], 'ns'):>9} {ratio:>18}")
-    print("\nWhat they leave out")
+    print("\nWhat they leave out" if table else "  nothing could be measured")
     for peer in dict.fromkeys(entry["peer"] for entry in table):
         if WITHOUT.get(peer):
             print(f"  {peer:<14}{WITHOUT[peer]}")
