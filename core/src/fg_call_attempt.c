@@ -23,6 +23,11 @@ static uint32_t recheck(const fg_call_state *s, const fg_facts_build *b) {
   const fg_facts *f = &b->facts;
   fg_candidate c = f->candidate[index_of(b, s->send_route)];
   uint32_t why = fg_budget_call(f);
+  fg_commit_verdict commit;
+  if (why == FG_REASON_NONE && f->stage == FG_STAGE_FAILURE) { /* a tool may have acted since the decision */
+    fg_gate_commit(f, &commit);
+    why = commit.reason;
+  }
   if (why != FG_REASON_NONE) {
     return why;
   }

@@ -298,6 +298,7 @@ int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decisi
   if (rc != FG_OK) {
     return rc;
   }
+  s->gone = s->state != FG_CALL_ANSWERED; /* no look-up of an effect brings it back */
   if (s->state >= FG_CALL_ANSWERED) {
     fg_call_again(e, s, out);
     return FG_OK;
@@ -359,7 +360,7 @@ int32_t fg_call_resolved(const fg_engine *e, fg_call *c, const char *op, uint32_
     return FG_ERR_ARG;
   }
   known = fg_commit_resolved(s, op, len, effect);
-  if (known && s->state == FG_CALL_ENDED && s->kept.reason == FG_REASON_RECONCILE_FIRST && s->stage == FG_STAGE_FAILURE &&
+  if (known && s->state == FG_CALL_ENDED && s->kept.reason == FG_REASON_RECONCILE_FIRST && s->stage == FG_STAGE_FAILURE && !s->gone &&
       s->effect != FG_EFFECT_UNKNOWN) {
     fg_call_decide(e, s, FG_STAGE_FAILURE, t, out); /* the look-up settled it: the gates again, on the same failure */
     return FG_OK;

@@ -78,7 +78,7 @@ typedef struct fg_call_state {
   /* budgets */
   uint16_t attempts_used, resends, steps, draws;
   uint32_t held_for_ms, hold_from, prior_tokens; /* time spent holding in this step; 1 + since when it holds now, 0 = it does not */
-  uint16_t paid_milli, spare;        /* the failed route's bucket has paid so much for the send that was decided */
+  uint16_t paid_milli, gone;         /* the failed route's bucket has paid so much for the send that was decided; 1: the caller left */
   int64_t spent_nusd, base_nusd, first_nusd;  /* held or settled; the primary's own estimates; of this step */
   uint32_t spent_tokens, base_tokens, first_tokens;
   /* what was decided last, and what may be sent */

@@ -61,6 +61,14 @@ void fg_retries_add(fg_call_state *s, uint32_t place, uint32_t klass) {
   }
 }
 
+static uint32_t same_route_retries(const fg_call_state *s, uint32_t place) {
+  uint32_t klass, n = 0;
+  for (klass = 0; klass < FG_CLASS_COUNT; klass++) {
+    n += fg_retries_of(s, place, klass);
+  }
+  return n;
+}
+
 static int is_free(const fg_call_state *s) {
   return s->failure.owner == FG_OWNER_LOCAL || (s->failure.flags & FG_FAIL_NEVER_SENT) != 0;
 }
@@ -212,6 +220,9 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   c->route = w->standin[place].route + 1;
   c->barred = s->barred[place];
   c->sends_left = fg_sub32(w->per_route, s->sends[place]);
+  if (stage == FG_STAGE_FAILURE && place == base_place && s->failure.owner != FG_OWNER_LOCAL) { /* so many on one route, whether they left this side or not */
+    c->sends_left = fg_min32(c->sends_left, fg_sub32(w->per_route, 1 + same_route_retries(s, place)));
+  }
   c->tokens = fg_extra_tokens(s, hold.tokens);
   c->extra_nusd = fg_extra_nusd(s, hold.nusd);
   c->drop_ppm = w->standin[place].drop_ppm;

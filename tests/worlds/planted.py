@@ -21,6 +21,8 @@ BUGS = [
     ("world_a", "6", "visible text is sent again", [(COMMIT, "if (f->shown == FG_SHOWN_VISIBLE) {", "if (0) {")]),
     ("world_a", "6", "an unapproved route is used", [(CONTRACT, "if (c->barred != FG_REASON_NONE) {", "if (0) {")]),
     ("world_a", "8", "attempts are not bounded", [(BUDGET, "if (f->attempts_left == 0) {", "if (0) {")]),
+    ("world_a", "6", "a tool acts between the decision and the send", [
+        ("core/src/fg_call_attempt.c", "    why = commit.reason;", "    ;")]),
     # Three places keep a server's wait, so that one mistake does not break it.
     ("world_a", "6", "a server's wait is cut short", [
         ("core/src/fg_backoff.c", "return fg_add32(hint_ms, ", "return fg_add32(hint_ms / 2, "),

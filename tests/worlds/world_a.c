@@ -137,7 +137,7 @@ static int legal(const books *b, enum op op, const fg_decision *d) {
     return b->answered;
   case TOOL_STARTED:
   case TOOL_COMMITTED:
-    return b->running || b->answered;
+    return !b->ended; /* tools report when they like */
   case CANCEL:
     return !b->ended && !b->answered;
   case UNDONE:
