@@ -258,8 +258,8 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
     if accounts:
         card["accounts"] = accounts
     holds = {"interactive": 1, "batch": 2, "effectful": 0}[kind]
-    spec = Spec(specs, "main", standins, kind, safe, after_visible, silence, total, per_route, per_class, call_resends, elapsed, extra_tokens, extra_cost, holds,
+    resolved = Spec(specs, "main", standins, kind, safe, after_visible, silence, total, per_route, per_class, call_resends, elapsed, extra_tokens, extra_cost, holds,
                 quality, hold_ms, slow_ms, queue, spill, stop_on, ladder, first_token, 30_000, 60_000, schema, breaker, bucket,
                 {"base": 500, "rate_base": 1_000, "cap": 20_000, "hint_cap": 60_000}, hourly,
                 per_class["server"] if "server" in budget.get("per_class", {}) else 1, priced)
-    return card, spec
+    return card, resolved

@@ -143,7 +143,7 @@ def shrink(card: dict[str, Any], spec: Spec, seed: int, ops: list[dict[str, Any]
 
 def brief(card: dict[str, Any]) -> dict[str, Any]:
     """The card without what is the same in every card."""
-    small = json.loads(json.dumps(card))
+    small: dict[str, Any] = json.loads(json.dumps(card))
     for route in small["routes"].values():
         for key in ("base_url", "model"):
             route.pop(key, None)

@@ -63,7 +63,7 @@ class EngineSide:
         what, given = op["op"], op.get("in", {})
         try:
             if what == "begin":
-                call = self.engine.begin(**given, call_id=op["call"])
+                call = self.engine.begin(given["workflow"], call_id=op["call"], **{k: v for k, v in given.items() if k != "workflow"})
                 self.calls[op["call"]] = call
                 return Answer(call.decision)
             call = self.calls[op["call"]]
@@ -102,4 +102,4 @@ def policy_of(card: str) -> Any:
 
 
 def classify(evidence: dict[str, Any]) -> dict[str, Any]:
-    return fivegates.classify(**evidence).to_dict()
+    return dict(fivegates.classify(evidence).to_dict())
