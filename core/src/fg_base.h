@@ -59,6 +59,11 @@ static inline void fg_zero(void *p, size_t bytes) {
   memset(p, 0, bytes);
 }
 
+static inline void fg_copy(void *to, const void *from, size_t bytes) { /* the same for a copy */
+  __asm__("" : "+r"(bytes));
+  memcpy(to, from, bytes);
+}
+
 static inline uint32_t fg_cstr_len(const char *z) {
   uint32_t n = 0;
   while (z[n] != 0) {

@@ -30,7 +30,10 @@ int32_t fg_call_touch(const fg_engine *e, fg_call *c, int64_t now_ms, fg_call_st
 }
 
 void fg_call_look(const fg_engine *e, fg_call_state *s, int64_t t) {
-  fg_call_alert(s, fg_health_scan(e->region, &e->breaker, t));
+  const uint32_t did = fg_health_scan(e->region, &e->breaker, t);
+  if (did != 0) {
+    fg_call_alert(s, did);
+  }
 }
 
 int32_t fg_call_open(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {

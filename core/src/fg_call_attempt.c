@@ -175,7 +175,7 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
     s->sends[s->send_route]++;
   }
   s->attempt_count = (uint8_t)fg_min32(s->attempt_count + 1u, UINT8_MAX);
-  s->live = *a;
+  fg_copy(&s->live, a, sizeof *a);
   s->live.number = s->attempt_count;
   s->live.paid_milli = s->paid_milli;
   s->live.paid_route = s->failed_route;
@@ -217,7 +217,7 @@ static uint32_t admit(const fg_engine *e, fg_call_state *s, const fg_facts_build
   if (why != FG_REASON_NONE) {
     return why;
   }
-  memset(&a, 0, sizeof a);
+  fg_zero(&a, sizeof a);
   why = fg_money_hold(e, w, s, &a, hold, t);
   if (why != FG_REASON_NONE) {
     undo(e, rec, &paid, t);

@@ -17,7 +17,7 @@ static int32_t read_request(const fg_request *from, fg_request *to) {
   if (from->size < sizeof *to) {
     return FG_ERR_ABI;
   }
-  memcpy(to, from, sizeof *to);
+  fg_copy(to, from, sizeof *to);
   if (to->stream >= FG_STREAM_COUNT || to->delivery >= FG_DELIVERY_COUNT || to->server_state >= FG_SERVER_STATE_COUNT ||
       (to->features & ~(uint32_t)FG_FEATURE_ALL) != 0 || (to->unable & ~(uint32_t)FG_UNABLE_ALL) != 0 || to->call_id.len > FG_CALL_ID_MAX ||
       to->tool_count > FG_TOOLS_MAX || (to->tool_count != 0 && to->tools == NULL) || to->prior_cost_nusd < 0) {
@@ -68,7 +68,7 @@ static void order_routes(const fg_engine *e, fg_call_state *s, uint64_t key) {
       place[n++] = (uint8_t)i;
     }
   }
-  if (w->order_card) {
+  if (w->order_card || n < 2) {
     for (i = 0; i < n; i++) {
       chosen[i] = (uint8_t)i;
     }
@@ -127,10 +127,11 @@ int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *request,
     return FG_ERR_ARG;
   }
   w = &fg_policy_workflows(e->policy)[id - 1];
-  rec = fg_region_workflow(e->region, w->key, t);
+  rec = fg_engine_workflow_rec(e, id - 1, t);
   if (rec == NULL) {
     return FG_ERR_FULL;
   }
+  fg_region_touch(&rec->used, t);
   s->magic = FG_CALL_MAGIC;
   s->workflow = (uint16_t)(id - 1);
   s->policy_hash = e->policy_hash;

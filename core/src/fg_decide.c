@@ -4,7 +4,7 @@
  * they share; the fg_gate_* files what each gate means. */
 #include "fg_weigh.h"
 
-#include <string.h>
+#include "fg_base.h"
 
 /* Rule 8, as far as it does not depend on rule 9: may the same route be sent to again? */
 static uint32_t retry_forbidden(const fg_weigh *w) {
@@ -213,7 +213,7 @@ int32_t fg_decide(const fg_facts *facts, fg_decision *out) {
   if (out == NULL || facts == NULL) {
     return FG_ERR_ARG;
   }
-  memset(&d, 0, sizeof d);
+  fg_zero(&d, sizeof d);
   if (size < sizeof d || facts->size < sizeof *facts) {
     if (size >= 8) {
       out->action = FG_ACTION_FAIL_CLOSED;
@@ -246,6 +246,6 @@ int32_t fg_decide(const fg_facts *facts, fg_decision *out) {
                                                             (d.action == FG_ACTION_DEGRADE && d.route != 0));
   }
   hints(&w);
-  memcpy(out, &d, sizeof d);
+  fg_copy(out, &d, sizeof d);
   return FG_OK;
 }

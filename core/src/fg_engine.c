@@ -180,8 +180,16 @@ fg_workflow_rec *fg_engine_workflow_rec(const fg_engine *e, uint32_t workflow, i
 
 void fg_engine_use(const fg_engine *e, uint32_t route, int64_t t) {
   const fg_policy_route *pr = &fg_policy_routes(e->policy)[route];
+  const uint64_t account_key = fg_policy_accounts(e->policy)[pr->account].key;
+  fg_route_rec *rec = recall(e, route, pr->key);
+  fg_account_rec *account = recall(e, (uint64_t)e->policy->route_count + pr->account, account_key);
+  if (rec != NULL && account != NULL) {
+    fg_region_touch(&rec->used, t);
+    fg_region_touch(&account->used, t);
+    return;
+  }
   (void)fg_region_route(e->region, pr->key, t);
-  (void)fg_region_account(e->region, fg_policy_accounts(e->policy)[pr->account].key, t);
+  (void)fg_region_account(e->region, account_key, t);
 }
 
 fg_day fg_engine_day(const fg_engine *e, int64_t t) {

@@ -80,6 +80,7 @@ void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_
   const int whole = fg_answer_is_whole(s);
   const uint32_t kind = fg_learn_kind(s);
   const fg_quantile none = {0, 0};
+  uint32_t prior;
   const fg_quantile q99 = rec != NULL ? fg_learn_quantile(&rec->learn[kind], s->prompt_tokens, 990000) : none;
   out->connect_ms = w->connect_ms;
   out->idle_ms = w->idle_ms;
@@ -104,6 +105,7 @@ void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_
       out->first_token_ms = out->total_ms;
     }
   }
-  out->stall_ms = fg_stall_after_ms(q99.ms, q99.samples, kind != FG_LEARN_STREAM, first_token_of(w, s, none, total_of(w, s, NULL)));
+  prior = kind != FG_LEARN_STREAM && q99.samples < FG_STALL_SAMPLES ? first_token_of(w, s, none, total_of(w, s, NULL)) : 0;
+  out->stall_ms = fg_stall_after_ms(q99.ms, q99.samples, kind != FG_LEARN_STREAM, prior);
   out->stall_ms = fg_min32(out->stall_ms, out->total_ms);
 }

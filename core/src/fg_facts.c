@@ -38,19 +38,6 @@ void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out) {
   out->account = wide(s->account);
 }
 
-uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t) {
-  const fg_policy_workflow *w = fg_workflow_of(e, s);
-  const uint32_t since = fg_since(s, t);
-  uint32_t left = UINT32_MAX;
-  if (w->elapsed_ms != UINT32_MAX) {
-    left = fg_sub32(w->elapsed_ms, since - s->step_at);
-  }
-  if (w->call_elapsed_ms != UINT32_MAX) {
-    left = fg_min32(left, fg_sub32(w->call_elapsed_ms, since));
-  }
-  return left;
-}
-
 uint32_t fg_retries_of(const fg_call_state *s, uint32_t place, uint32_t klass) {
   return s->retries[place] >> (4 * klass) & 15u;
 }
@@ -234,7 +221,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
     return;
   }
   ask.tokens = hold.tokens;
-  *v = fg_health_peek(&ask, t);
+  *v = fg_health_glance(&ask, t);
   if (v->breaker != FG_BREAKER_CLOSED) {
     b->did |= fg_health_settle(&ask, t); /* seen open by its levels: from now on it is */
   }
@@ -365,16 +352,16 @@ static uint32_t class_left(const fg_policy_workflow *w, const fg_call_state *s) 
   return left;
 }
 
-/* Everything but routes and ladder. Returns max_output of the next attempt. */
-static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *b) {
+/* Everything but routes and ladder. Returns max_output of the next attempt. alone: the primary or nothing, so spill is no matter. */
+static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t stage, uint32_t alone, int64_t t, fg_facts_build *b) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
   const fg_policy_globals *g = &e->policy->globals;
   fg_facts *f = &b->facts;
   const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
   const fg_policy_route *base = fg_route_of(e, s, base_place);
-  const fg_workflow_rec *rec = fg_engine_workflow_rec(e, s->workflow, t);
+  const fg_workflow_rec *rec = alone ? NULL : fg_engine_workflow_rec(e, s->workflow, t);
   uint32_t output = s->max_output_tokens;
-  memset(f, 0, offsetof(fg_facts, ladder));
+  fg_zero(f, offsetof(fg_facts, ladder));
   f->size = sizeof *f;
   f->stage = stage;
   f->unable = s->unable;
@@ -427,14 +414,14 @@ static uint32_t call_facts(const fg_engine *e, const fg_call_state *s, uint32_t 
   f->flags |= fg_answer_is_whole(s) ? 0 : FG_FACT_STREAMED;
   f->flags |= g->retries_per_hour != 0 && fg_retries_get(&e->region->retries_hour, t) >= g->retries_per_hour ? FG_FACT_HOURLY_OUT : 0;
   f->flags |= s->empty_end ? FG_FACT_EMPTY_END : 0;
-  if (fg_money_day_over(e, w, fg_hold_of(base, s, s->prompt_tokens, output).nusd, t)) {
+  if ((g->spend_per_day_nusd >= 0 || w->spend_per_day_nusd >= 0) && fg_money_day_over(e, w, fg_hold_of(base, s, s->prompt_tokens, output).nusd, t)) {
     f->flags |= FG_FACT_DAILY_OUT;
   }
   return output;
 }
 
 void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *b) {
-  const uint32_t output = call_facts(e, s, FG_STAGE_BEGIN, t, b);
+  const uint32_t output = call_facts(e, s, FG_STAGE_BEGIN, 1, t, b);
   b->did = 0;
   b->facts.candidate_count = 1;
   b->place[0] = 0;
@@ -445,7 +432,7 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
   const fg_policy_workflow *w = fg_workflow_of(e, s);
   fg_facts *f = &b->facts;
   const uint32_t base_place = stage == FG_STAGE_FAILURE ? s->failed_route : 0;
-  const uint32_t output = call_facts(e, s, stage, t, b);
+  const uint32_t output = call_facts(e, s, stage, 0, t, b);
   uint32_t i;
   b->did = 0;
   f->candidate_count = w->standin_count;

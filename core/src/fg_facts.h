@@ -35,7 +35,18 @@ void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out);
 static inline uint32_t fg_since(const fg_call_state *s, int64_t t) { /* ms since the call began */
   return fg_clamp32(t - s->began_t);
 }
-uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t);
+static inline uint32_t fg_elapsed_left(const fg_engine *e, const fg_call_state *s, int64_t t) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  const uint32_t since = fg_since(s, t);
+  uint32_t left = UINT32_MAX;
+  if (w->elapsed_ms != UINT32_MAX) {
+    left = fg_sub32(w->elapsed_ms, since - s->step_at);
+  }
+  if (w->call_elapsed_ms != UINT32_MAX) {
+    left = fg_min32(left, fg_sub32(w->call_elapsed_ms, since));
+  }
+  return left;
+}
 /* Milli-tokens the failed route's bucket pays for this send: a retry there, or a stand-in. */
 uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t);
 uint32_t fg_price_of_fallback(const fg_call_state *s);

@@ -48,15 +48,21 @@ static int64_t not_before(const fg_route_rec *route, const fg_account_rec *accou
   return account == NULL ? until : fg_maxs(until, fg_word_future(&account->not_before, t, not_before_bound));
 }
 
-/* The levels of a route's words about the breaker's generation now; evidence first, so that it is never ahead of the breaker. */
-static fg_breaker_levels levels_of(const fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t) {
+/* The levels of a route's words about the breaker's generation now; evidence first, so that it is never ahead of the breaker. A window
+ * without a failure opens nothing: unless the whole of it is wanted, its successes are not counted then. */
+static fg_breaker_levels levels_of(const fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int whole, int64_t t) {
   fg_stall_state e = fg_stall_get(&route->evidence);
-  fg_breaker_view b = fg_breaker_peek(&route->breaker, c, NULL, t);
+  fg_breaker_view b = {.state = FG_BREAKER_CLOSED, .generation = 1}; /* of a word that is 0 */
+  if (fg_load(&route->breaker) != 0) {
+    b = fg_breaker_peek(&route->breaker, c, NULL, t);
+  }
   fg_breaker_levels v = {b.generation, 0, 0, 0, 0, 0, 0};
   if (b.state == FG_BREAKER_CLOSED) {
-    fg_window_sums s = fg_window_sum(route->window, FG_WINDOW_BUCKETS, bucket_ms(c), b.t, t);
-    v.window_ok = s.a;
-    v.window_failed = s.b;
+    if (whole || fg_window_any_b(route->window, FG_WINDOW_BUCKETS)) {
+      fg_window_sums s = fg_window_sum(route->window, FG_WINDOW_BUCKETS, bucket_ms(c), b.t, t);
+      v.window_ok = s.a;
+      v.window_failed = s.b;
+    }
     if (e.generation == b.generation) {
       v.run = e.run;
       v.z_milli = e.z_milli;
@@ -69,8 +75,8 @@ static fg_breaker_levels levels_of(const fg_route_rec *route, const fg_account_r
 }
 
 /* The levels as one who looks sees them. The planted fault sees none: then only the failure that crosses a level can open. */
-static fg_breaker_levels seen_levels(const fg_health_ask *ask, int64_t t) {
-  fg_breaker_levels v = levels_of(ask->route, ask->account, ask->breaker, t);
+static fg_breaker_levels seen_levels(const fg_health_ask *ask, int whole, int64_t t) {
+  fg_breaker_levels v = levels_of(ask->route, ask->account, ask->breaker, whole, t);
   if (FG_PLANTED(FG_PLANT_LEVEL)) {
     v.generation = 0;
   }
@@ -78,7 +84,7 @@ static fg_breaker_levels seen_levels(const fg_health_ask *ask, int64_t t) {
 }
 
 static uint32_t settle(fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t) {
-  fg_breaker_levels v = levels_of(route, account, c, t);
+  fg_breaker_levels v = levels_of(route, account, c, 0, t);
   if (fg_breaker_settle(&route->breaker, c, &v, t) != FG_TURN_OPENED) {
     return 0;
   }
@@ -180,13 +186,13 @@ static void peek_latches(const fg_health_ask *ask, int64_t t, fg_health_view *v)
 }
 
 /* *levels, *l: what it has looked at, for the admission that follows. */
-static fg_health_view look(const fg_health_ask *ask, int64_t t, fg_breaker_levels *levels, limits *l) {
+static fg_health_view look(const fg_health_ask *ask, int whole, int64_t t, fg_breaker_levels *levels, limits *l) {
   fg_health_view v = {.health = FG_HEALTH_OK};
   fg_route_rec *route = ask->route;
   if (any_latch(ask)) {
     peek_latches(ask, t, &v);
   }
-  *levels = seen_levels(ask, t);
+  *levels = seen_levels(ask, whole, t);
   fg_breaker_view b = fg_breaker_peek(&route->breaker, ask->breaker, levels, t);
   v.breaker = b.state;
   v.breaker_wait_ms = b.wait_ms;
@@ -233,7 +239,13 @@ static fg_health_view look(const fg_health_ask *ask, int64_t t, fg_breaker_level
 fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t) {
   fg_breaker_levels levels;
   limits l;
-  return look(ask, t, &levels, &l);
+  return look(ask, 1, t, &levels, &l);
+}
+
+fg_health_view fg_health_glance(const fg_health_ask *ask, int64_t t) {
+  fg_breaker_levels levels;
+  limits l;
+  return look(ask, 0, t, &levels, &l);
 }
 
 int fg_health_retry_room(const fg_region *r, const fg_route_rec *route) {
@@ -325,7 +337,7 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
   fg_breaker_levels levels;
   limits l;
   verify(ask, t);
-  *why = look(ask, t, &levels, &l);
+  *why = look(ask, 0, t, &levels, &l);
   if (why->health != FG_HEALTH_OK && why->health != FG_HEALTH_PROBE) {
     (void)settle(ask->route, ask->account, ask->breaker, t); /* complete what the look has seen */
     return 0;
@@ -507,7 +519,12 @@ void fg_health_abandon(fg_region *r, fg_ticket *ticket) {
 
 /* ---- running attempts ---- */
 
+static int any_probe(const fg_ticket *k) { return (k->probe[0] | k->probe[1] | k->probe[2] | k->probe[3]) != 0; }
+
 static void renew(const fg_health_ask *ask, const fg_ticket *k, int64_t t) {
+  if (!any_probe(k)) {
+    return;
+  }
   for (int part = 0; part < 4; part++) {
     fg_word *w = part_word(ask, part);
     if (w != NULL && k->probe[part]) {
@@ -569,7 +586,7 @@ static uint32_t overdue(fg_region *r, const fg_breaker_config *c, const fg_overd
   return settle(route, account, c, t);
 }
 
-uint32_t fg_health_scan(fg_region *r, const fg_breaker_config *c, int64_t t) {
+uint32_t fg_health_scan_due(fg_region *r, const fg_breaker_config *c, int64_t t) {
   uint32_t did = 0;
   if (fg_witness_scan(r, t)) {
     fg_scan_at at = {0, 0};

@@ -36,6 +36,8 @@ typedef struct fg_health_view {
 
 /* A pure look: changes nothing, promises nothing. */
 fg_health_view fg_health_peek(const fg_health_ask *ask, int64_t t);
+/* The same for a decision: window_ok and window_failed are 0 while the window has no failure. */
+fg_health_view fg_health_glance(const fg_health_ask *ask, int64_t t);
 
 typedef struct fg_ticket {       /* an admitted attempt; 64 bytes, kept in the call; zero is "none" */
   fg_watch watch;
@@ -87,7 +89,10 @@ void fg_health_token(const fg_health_ask *ask, const fg_ticket *ticket, int64_t 
 void fg_health_progress(const fg_health_ask *ask, const fg_ticket *ticket, int64_t progress_due, int64_t t);
 
 /* Looks at overdue attempts of all processes when some may be; otherwise one load. Returns FG_DID_* bits. */
-uint32_t fg_health_scan(fg_region *r, const fg_breaker_config *c, int64_t t);
+uint32_t fg_health_scan_due(fg_region *r, const fg_breaker_config *c, int64_t t);
+static inline uint32_t fg_health_scan(fg_region *r, const fg_breaker_config *c, int64_t t) {
+  return fg_witness_idle(r, t) ? 0 : fg_health_scan_due(r, c, t);
+}
 /* Records a wait all callers of the route (account != NULL and scope account: of the account) respect. */
 void fg_health_told_to_wait(const fg_health_ask *ask, uint32_t scope, uint32_t wait_ms, int64_t t);
 /* Latch state for views: FG_HEALTH_OK, KEY_LATCHED, QUOTA_LATCHED or MODEL_LATCHED, and how long. */

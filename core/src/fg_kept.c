@@ -108,7 +108,8 @@ void fg_kept_get(const fg_call_state *s, const fg_policy_workflow *w, fg_decisio
   d->label = (k->flags & KEPT_LABEL) != 0;
   d->requested = route_at(w, 0);
   d->rejected_count = k->rejected_count;
-  for (i = 0; i < FG_ROUTES_MAX; i++) {
-    d->rejected[i] = i >= k->rejected_count ? 0 : route_at(w, k->rejected_route[i]) | (uint32_t)k->rejected_why[i] << 16;
+  fg_zero(d->rejected, sizeof d->rejected);
+  for (i = 0; i < k->rejected_count && i < FG_ROUTES_MAX; i++) {
+    d->rejected[i] = route_at(w, k->rejected_route[i]) | (uint32_t)k->rejected_why[i] << 16;
   }
 }

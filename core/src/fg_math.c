@@ -108,11 +108,10 @@ int fg_mul_cmp(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   return left < right ? -1 : left > right;
 }
 
-int64_t fg_cost_nusd(uint64_t tokens, int64_t price) {
-  if (price <= 0) {
-    return 0;
-  }
-  uint64_t cost = fg_mul_div_ceil(tokens, (uint64_t)price, FG_PPM);
+int64_t fg_priced_nusd(uint64_t tokens, uint64_t price) {
+  uint64_t sum;
+  uint64_t cost = !__builtin_mul_overflow(tokens, price, &sum) && sum <= UINT64_MAX - FG_PPM ? (sum + FG_PPM - 1) / FG_PPM
+                                                                                             : fg_mul_div_ceil(tokens, price, FG_PPM);
   return cost > (uint64_t)INT64_MAX ? INT64_MAX : (int64_t)cost;
 }
 
@@ -165,8 +164,8 @@ uint64_t fg_hash64(uint64_t seed, const void *bytes, uint64_t len) {
   while (len > 0) {
     uint64_t n = len < 8 ? len : 8;
     uint64_t w = 0; /* little-endian on every machine */
-    for (uint64_t i = 0; i < n; i++) {
-      w |= (uint64_t)p[i] << (8 * i);
+    for (uint64_t i = n; i > 0; i--) {
+      w = w << 8 | p[i - 1];
     }
     h = fg_mix64(h ^ w) + fg_golden;
     p += n;

@@ -25,7 +25,8 @@ uint64_t fg_mul_div_ceil(uint64_t a, uint64_t b, uint64_t d);
 /* Compares a * b with c * d in 128 bits: -1, 0, 1. */
 int fg_mul_cmp(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 /* Money of `tokens` at `price` nano-dollars a million tokens, rounded up, saturated at INT64_MAX; a price below 0 costs 0. */
-int64_t fg_cost_nusd(uint64_t tokens, int64_t price);
+int64_t fg_priced_nusd(uint64_t tokens, uint64_t price);
+static inline int64_t fg_cost_nusd(uint64_t tokens, int64_t price) { return price <= 0 ? 0 : fg_priced_nusd(tokens, (uint64_t)price); }
 /* amount * ppm / 1e6, rounded down. */
 static inline uint64_t fg_ppm_of(uint64_t amount, uint32_t ppm) { return fg_mul_div(amount, ppm, FG_PPM); }
 

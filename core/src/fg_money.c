@@ -62,12 +62,8 @@ int64_t fg_cost_left(const fg_policy_workflow *w, const fg_call_state *s) {
 
 int fg_money_day_over(const fg_engine *e, const fg_policy_workflow *w, int64_t nusd, int64_t t) {
   const int64_t all = e->policy->globals.spend_per_day_nusd;
+  const fg_day day = fg_engine_day(e, t);
   const fg_workflow_rec *rec;
-  fg_day day;
-  if (all < 0 && w->spend_per_day_nusd < 0) {
-    return 0;
-  }
-  day = fg_engine_day(e, t);
   if (all >= 0 && fg_spend_over(&e->region->spend_day, all, nusd, day)) {
     return 1;
   }

@@ -208,13 +208,6 @@ typedef struct table { unsigned char *at; uint64_t stride; uint32_t slots; } tab
 
 static fg_word *record(table b, uint64_t i) { return (fg_word *)(void *)(b.at + i * b.stride); }
 
-static void touch(fg_word *used, int64_t t) {
-  uint64_t last = fg_load_relaxed(used);
-  if ((uint64_t)t > last + 60000 || last > (uint64_t)t + FG_HOUR_MS) {
-    fg_store(used, (uint64_t)t);
-  }
-}
-
 /* A record idle for a day changes its owner. The CAS of `used` elects one taker; killed on the way, it leaves a busy record that
  * is idle for a day. */
 static fg_word *reclaim(table b, fg_word *rec, uint64_t key, int64_t t) {
@@ -238,7 +231,7 @@ static fg_word *find(table b, uint64_t key, int64_t t) {
     fg_word *rec = record(b, (key + i) & mask);
     uint64_t k = fg_load(&rec[0]);
     if (k == key || (k == 0 && fg_cas(&rec[0], &k, key)) || k == key) {
-      touch(&rec[1], t);
+      fg_region_touch(&rec[1], t);
       return rec;
     }
   }

@@ -122,6 +122,14 @@ int64_t fg_region_latest(const fg_region *r);  /* latest t seen: the clock of th
 void fg_region_set_wall(fg_region *r, int64_t unix_ms, int64_t t);
 int64_t fg_region_wall(const fg_region *r, int64_t t); /* unix ms of t; 0 = unknown */
 
+/* A record in use: no one takes it over. used: the word beside its key, a t to the minute. */
+static inline void fg_region_touch(fg_word *used, int64_t t) {
+  uint64_t last = fg_load_relaxed(used);
+  if ((uint64_t)t > last + 60000 || last > (uint64_t)t + FG_HOUR_MS) {
+    fg_store(used, (uint64_t)t);
+  }
+}
+
 static inline void fg_count(fg_word *w, uint64_t n) {
   if (n != 0) {
     (void)fg_fetch_add(w, n);

@@ -25,23 +25,22 @@ void fg_sketch_add(fg_word *w, uint32_t n, uint32_t index) {
   }
 }
 
-static uint32_t lanes(uint64_t v) { /* sum of the four counters of a word */
-  v = (v & UINT64_C(0x0000ffff0000ffff)) + (v >> 16 & UINT64_C(0x0000ffff0000ffff));
-  return (uint32_t)(v & UINT32_MAX) + (uint32_t)(v >> 32);
-}
+/* The four counters of a word added to two sums of 32 bits. */
+static uint64_t lanes(uint64_t v) { return (v & UINT64_C(0x0000ffff0000ffff)) + (v >> 16 & UINT64_C(0x0000ffff0000ffff)); }
 
 uint32_t fg_sketch_count(const fg_word *w, uint32_t n) {
-  uint32_t sum = 0, i = 0;
-  for (; i + 4 <= n; i += 4) { /* times lie close together: most words are 0 */
-    uint64_t a = fg_load_relaxed(&w[i]), b = fg_load_relaxed(&w[i + 1]), c = fg_load_relaxed(&w[i + 2]), d = fg_load_relaxed(&w[i + 3]);
+  const fg_word *end = w + n;
+  uint64_t sum = 0;
+  for (; end - w >= 4; w += 4) { /* times lie close together: most words are 0 */
+    uint64_t a = fg_load_relaxed(w), b = fg_load_relaxed(w + 1), c = fg_load_relaxed(w + 2), d = fg_load_relaxed(w + 3);
     if ((a | b | c | d) != 0) {
       sum += lanes(a) + lanes(b) + lanes(c) + lanes(d);
     }
   }
-  for (; i < n; i++) {
-    sum += lanes(fg_load_relaxed(&w[i]));
+  for (; w < end; w++) {
+    sum += lanes(fg_load_relaxed(w));
   }
-  return sum;
+  return (uint32_t)sum + (uint32_t)(sum >> 32);
 }
 
 /* The cell of rank ceil(q x count), count > 0. */

@@ -91,7 +91,7 @@ static int hold(fg_word *w, int64_t limit_nusd, uint64_t amount, fg_day day, uin
 
 static void settle(fg_word *w, uint64_t held, uint64_t actual, uint32_t stamp, fg_day day) {
   uint64_t old = fg_load(w);
-  for (;;) {
+  while (actual != held || fg_bits(old, 0, 48) != 0) { /* without prices there is nothing to settle */
     uint64_t v = today(old, day);
     if (actual > held) {
       v = plus(v, actual - held);

@@ -18,7 +18,12 @@ static uint64_t pack(bits s) {
 }
 
 fg_stall_state fg_stall_get(const fg_word *w) {
-  bits s = unpack(fg_load(w));
+  uint64_t v = fg_load(w);
+  fg_stall_state fresh = {1, 0, 0, 0, 0};
+  if (v == 0) {
+    return fresh;
+  }
+  bits s = unpack(v);
   fg_stall_state out = {s.gen + 1, s.run, s.z, s.flagged, s.delivered};
   return out;
 }
@@ -82,9 +87,9 @@ void fg_stall_drop(fg_word *w, uint32_t generation) { apply(w, generation, DROP)
 
 void fg_stall_verify(fg_word *w, const fg_word *breaker) {
   uint64_t old = fg_load(w); /* before the breaker: what is written meanwhile makes the CAS fail */
-  bits s = unpack(old);
+  uint32_t mine = (uint32_t)fg_bits(old, 50, 14);
   uint32_t gen = (fg_breaker_generation(breaker) - 1) & FG_GEN_MASK;
-  if (s.gen != gen && ((gen - s.gen) & FG_GEN_MASK) >= 1u << (FG_GEN_BITS - 1)) {
+  if (mine != gen && ((gen - mine) & FG_GEN_MASK) >= 1u << (FG_GEN_BITS - 1)) {
     bits fresh = {gen, 0, 0, 0, 0};
     (void)fg_cas(w, &old, pack(fresh)); /* lost: someone else has just written it */
   }

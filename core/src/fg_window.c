@@ -36,6 +36,15 @@ void fg_window_sub(fg_word *w, uint32_t n, uint32_t width_ms, int64_t t, uint32_
   }
 }
 
+int fg_window_any_b(const fg_word *w, uint32_t n) {
+  const fg_word *end = w + n;
+  uint64_t any = 0;
+  for (; w < end; w++) {
+    any |= fg_load_relaxed(w);
+  }
+  return part_b(any) != 0;
+}
+
 fg_window_sums fg_window_sum(const fg_word *w, uint32_t n, uint32_t width_ms, int64_t floor, int64_t t) {
   fg_window_sums sums = {0, 0};
   uint64_t now = epoch_of(t, width_ms);

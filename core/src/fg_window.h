@@ -11,6 +11,8 @@ void fg_window_add(fg_word *w, uint32_t n, uint32_t width_ms, int64_t t, uint32_
 /* Takes back from the bucket of t, not below 0, if it still is that bucket. */
 void fg_window_sub(fg_word *w, uint32_t n, uint32_t width_ms, int64_t t, uint32_t a, uint32_t b);
 /* Sums the n buckets up to t. Buckets that began at or before `floor` are left out (0 = none are). */
+/* Does any bucket, also one of an older lap, count in b? */
+int fg_window_any_b(const fg_word *w, uint32_t n);
 fg_window_sums fg_window_sum(const fg_word *w, uint32_t n, uint32_t width_ms, int64_t floor, int64_t t);
 
 #endif /* FG_WINDOW_H */

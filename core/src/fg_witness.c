@@ -85,17 +85,18 @@ static int take(fg_process_rec *p, fg_row *row, uint32_t i, int64_t t, uint32_t 
 int fg_witness_row(fg_region *r, fg_watch *w, int64_t first_due, int64_t t) {
   fg_process_rec *p = fg_region_process(r, w->slot);
   uint32_t rows = fg_region_rows(r), seq = 0, i = 0;
-  uint32_t hint = (uint32_t)(fg_load_relaxed(&p->row_hint) % rows);
+  uint32_t hint = (uint32_t)fg_min64(fg_load_relaxed(&p->row_hint), UINT32_MAX) % rows;
+  fg_row *mine = fg_region_row(r, w->slot, 0), *row = NULL;
   for (uint32_t n = 0;; n++) {
     if (n == rows) {
       return 0;
     }
     i = hint + n < rows ? hint + n : hint + n - rows;
-    if (take(p, fg_region_row(r, w->slot, i), i, t, &seq)) {
+    row = mine + i;
+    if (take(p, row, i, t, &seq)) {
       break;
     }
   }
-  fg_row *row = fg_region_row(r, w->slot, i);
   int64_t total = w->total_due > 0 ? fg_mins(w->total_due, t + longest_ms) : t + longest_ms;
   fg_store(&p->row_hint, i + 1);
   fg_store(&row->who, fg_put(w->route, 48, 16) | fg_put((w->generation - 1) & FG_GEN_MASK, 34, 14) | fg_put(w->kind, 32, 2) |
@@ -182,7 +183,7 @@ uint32_t fg_witness_end(fg_region *r, fg_watch *w) {
     if (fg_cas(&row->due, &old, pack_due(over)) || FG_PLANTED(FG_PLANT_ENDS)) { /* only who frees the row counts it down */
       uncount(r, w->slot, w->route, account_of(w), w->retry, d);
       fg_process_rec *p = fg_region_process(r, w->slot);
-      fg_store(&p->row_hint, ((w->row & UINT32_MAX) - 1) % fg_region_rows(r));
+      fg_store(&p->row_hint, ((uint32_t)w->row - 1) % fg_region_rows(r));
       return d.what == FG_ROW_SILENT && d.flag ? FG_END_FLAGGED : FG_END_CLEAN;
     }
   }

@@ -38,6 +38,10 @@ enum { FG_OVERDUE_STALL = 1, FG_OVERDUE_STUCK = 2, FG_OVERDUE_TOTAL = 3 };
 typedef struct fg_overdue { uint32_t what, slot, route, account, generation, kind, probe, flagged; int64_t at; } fg_overdue; /* at: the due time */
 /* A scan: 1 when something may be overdue; then call next until it returns 0. Each call changes one row (flag first, evidence is the
  * caller's to add) and tells what happened. Rows of a process that promised a tick and is late are left alone. */
+static inline int fg_witness_idle(const fg_region *r, int64_t t) { /* nothing can be overdue */
+  uint64_t next = fg_load(&r->next_due);
+  return next == 0 || (next > (uint64_t)t && next <= (uint64_t)t + FG_HOUR_MS);
+}
 int fg_witness_scan(fg_region *r, int64_t t);
 typedef struct fg_scan_at { uint32_t slot, row; } fg_scan_at; /* zero to begin */
 int fg_witness_scan_next(fg_region *r, fg_scan_at *at, int64_t t, fg_overdue *out);
