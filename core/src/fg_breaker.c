@@ -19,11 +19,10 @@ static uint64_t pack(bits s) {
 
 static uint32_t limit7(uint32_t v) { return v < 1 ? 1 : v > 7 ? 7 : v; }
 
+static int is_latch(const fg_breaker_config *c) { return c->consecutive == 0 && c->min_calls == 0 && c->stall == 0; }
+
 /* A breaker stays open for a day at most; a latch until a reset that may be a month away. */
-static int64_t open_bound(const fg_breaker_config *c) {
-  int latch = c->consecutive == 0 && c->min_calls == 0 && c->stall == 0;
-  return (latch ? 40 * 24 : 24) * hour_ms;
-}
+static int64_t open_bound(const fg_breaker_config *c) { return (is_latch(c) ? 40 * 24 : 24) * hour_ms; }
 
 /* What the word means; nonsense is fresh. */
 static bits read_word(uint64_t w, const fg_breaker_config *c, int64_t t) {
@@ -62,7 +61,7 @@ static void open_until(bits *s, const fg_breaker_config *c, uint32_t why, int64_
 
 static void reopen(bits *s, const fg_breaker_config *c, int64_t from, int64_t not_before) {
   s->reopens = s->reopens < 7 ? s->reopens + 1 : 7;
-  open_until(s, c, FG_WHY_PROBE, from, not_before);
+  open_until(s, c, is_latch(c) && s->why == FG_WHY_SETUP ? (uint32_t)FG_WHY_SETUP : (uint32_t)FG_WHY_PROBE, from, not_before);
 }
 
 static uint32_t tripped(const fg_breaker_config *c, const fg_breaker_levels *v) {
@@ -221,12 +220,12 @@ uint32_t fg_breaker_report(fg_word *w, const fg_breaker_config *c, uint32_t gene
   }
 }
 
-void fg_breaker_give_back(fg_word *w, uint32_t generation) {
+void fg_breaker_give_back(fg_word *w, uint32_t generation, int64_t t) {
   uint64_t old = fg_load(w);
   for (;;) {
     bits s = unpack(old);
-    if (s.state != FG_BREAKER_HALF_OPEN || s.gen + 1 != generation || s.probes == 0) {
-      return;
+    if (s.state != FG_BREAKER_HALF_OPEN || s.gen + 1 != generation || s.probes == 0 || s.t <= t) {
+      return; /* a lease that is over stands, though nobody stored it yet */
     }
     s.probes--;
     if (fg_cas(w, &old, pack(s))) {
@@ -249,7 +248,9 @@ void fg_breaker_renew(fg_word *w, const fg_breaker_config *c, uint32_t generatio
   }
 }
 
-uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint64_t exact_ms, uint64_t at_most_ms, int64_t t) {
+uint32_t fg_latch_why(const fg_word *w) { return unpack(fg_load_relaxed(w)).why; }
+
+uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint32_t why, uint64_t exact_ms, uint64_t at_most_ms, int64_t t) {
   uint64_t old = fg_load(w);
   for (;;) {
     bits s = read_word(old, c, t);
@@ -261,7 +262,7 @@ uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generati
       return FG_TURN_NONE; /* latched already */
     }
     s.reopens = s.state == FG_BREAKER_CLOSED ? 0 : s.reopens < 7 ? s.reopens + 1 : 7;
-    open_until(&s, c, FG_WHY_FAILED, t, 0);
+    open_until(&s, c, why, t, 0);
     int64_t bound = open_bound(c);
     if (exact_ms != 0) {
       s.t = t + (exact_ms < (uint64_t)bound ? (int64_t)exact_ms : bound);

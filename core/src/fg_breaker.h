@@ -25,6 +25,7 @@ typedef struct fg_breaker_levels { /* what the other words say */
   int64_t not_before;   /* a Retry-After still running: the open time ends no sooner; 0 none */
 } fg_breaker_levels;
 
+enum { FG_WHY_SETUP = 0 }; /* of a latch that is open: the route is set up wrongly; its time does not double */
 enum { FG_WHY_NONE = 0, FG_WHY_FAILED = 1, FG_WHY_STALL = 2, FG_WHY_PROBE = 3 }; /* of OPEN: failures, silence alone, a failed probe */
 enum { FG_WHY_RAMP = 1 };                                                        /* of CLOSED: closed after a reopening: starts slowly */
 
@@ -56,12 +57,14 @@ fg_breaker_ticket fg_breaker_admit(fg_word *w, const fg_breaker_config *c, const
 uint32_t fg_breaker_report(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint32_t probe, uint32_t report, uint32_t retry_after_ms,
                            int64_t t);
 /* A probe ended without a verdict, told by someone without configuration or clock: its slot is given back. */
-void fg_breaker_give_back(fg_word *w, uint32_t generation);
+void fg_breaker_give_back(fg_word *w, uint32_t generation, int64_t t);
 /* A probe that shows life keeps its lease: at least lease_ms from t. */
 void fg_breaker_renew(fg_word *w, const fg_breaker_config *c, uint32_t generation, int64_t t);
 /* Latches: closes to traffic. generation: the ticket's (another one is stale), 0 = whatever is there now. exact_ms != 0: closed
  * exactly so long; else open_ms doubled with each failed probe up to open_max_ms, but no longer than at_most_ms when that is not 0. */
-uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint64_t exact_ms, uint64_t at_most_ms, int64_t t);
+uint32_t fg_latch_trip(fg_word *w, const fg_breaker_config *c, uint32_t generation, uint32_t why, uint64_t exact_ms, uint64_t at_most_ms, int64_t t);
+/* FG_WHY_* the word holds. */
+uint32_t fg_latch_why(const fg_word *w);
 /* The generation now, 1..16384. */
 uint32_t fg_breaker_generation(const fg_word *w);
 /* Share of traffic a closed breaker takes, ppm: 1,000,000 except in the FG_SLOW_START_MS after it closed from a reopening. */

@@ -116,7 +116,8 @@ static void after_failure(fg_weigh *w) {
   if (f->failure.owner == FG_OWNER_RATE) {
     w->spill_why = fg_weigh_spill(f);
   }
-  w->call_why = w->owner.retry || w->owner.fallback ? fg_budget_call(f) : FG_REASON_NONE;
+  w->send_why = fg_budget_call(f);
+  w->call_why = w->owner.retry || w->owner.fallback ? w->send_why : FG_REASON_NONE;
   if (w->call_why != FG_REASON_NONE) {
     w->base_why = w->owner.retry ? w->call_why : w->owner.reason;
     fg_weigh_reject(w, f->failed, w->base_why);

@@ -122,7 +122,7 @@ void fg_decide_begin(fg_weigh *w) {
   const fg_facts *f = w->f;
   const fg_candidate *primary = &f->candidate[0];
   uint32_t stand_in, wait, detail, why = FG_REASON_NONE;
-  w->call_why = fg_budget_call(f);
+  w->call_why = w->send_why = fg_budget_call(f);
   if (w->call_why != FG_REASON_NONE) {
     w->owner.reason = FG_REASON_NONE;
     if (!fg_weigh_ladder(w, FG_RUNG_ANSWER)) {

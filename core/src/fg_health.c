@@ -8,9 +8,9 @@ static const int64_t not_before_bound = INT64_C(30) * FG_DAY_MS;
 static const int64_t hint_bound = INT64_C(60) * FG_DAY_MS;
 
 /* Latches: the breaker's word under their own times. The lease is the breaker's. */
-static fg_breaker_config latch_config(const fg_breaker_config *c, int part) {
+static fg_breaker_config latch_config(const fg_breaker_config *c, int part, const fg_word *w) {
   fg_breaker_config l = {0, 0, 0, 0, 30000, 30000, 0, 1, c->lease_ms, 1, 0};
-  if (part == FG_PART_QUOTA || part == FG_PART_LATCH) { /* a route's latch may hold a quota of its model */
+  if (part == FG_PART_QUOTA || (part == FG_PART_LATCH && fg_latch_why(w) != FG_WHY_SETUP)) { /* a route's latch may hold a quota of its model */
     l.open_ms = 60000;
     l.open_max_ms = 900000;
   }
@@ -155,7 +155,7 @@ uint32_t fg_health_latch(const fg_health_ask *ask, int64_t t, uint32_t *wait_ms)
   for (int i = 0; i < 3; i++) {
     fg_word *w = part_word(ask, latch_parts[i]);
     if (w != NULL && fg_load(w) != 0) {
-      fg_breaker_config c = latch_config(ask->breaker, latch_parts[i]);
+      fg_breaker_config c = latch_config(ask->breaker, latch_parts[i], part_word(ask, latch_parts[i]));
       fg_breaker_view b = fg_breaker_peek(w, &c, NULL, t);
       if (b.state != FG_BREAKER_CLOSED) {
         against(&v, latch_health[i], b.wait_ms);
@@ -172,7 +172,7 @@ static void peek_latches(const fg_health_ask *ask, int64_t t, fg_health_view *v)
     if (w == NULL || fg_load(w) == 0) {
       continue;
     }
-    fg_breaker_config c = latch_config(ask->breaker, latch_parts[i]);
+    fg_breaker_config c = latch_config(ask->breaker, latch_parts[i], part_word(ask, latch_parts[i]));
     fg_breaker_view b = fg_breaker_peek(w, &c, NULL, t);
     if (!b.room) {
       against(v, latch_health[i], b.wait_ms);
@@ -270,7 +270,7 @@ static void verify(const fg_health_ask *ask, int64_t t) {
   for (int part = 0; part < parts; part++) {
     fg_word *w = part_word(ask, part);
     if (w != NULL && fg_load(w) != 0) {
-      fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part);
+      fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part, part_word(ask, part));
       (void)fg_breaker_settle(w, &c, NULL, t);
     }
   }
@@ -299,7 +299,7 @@ static int over_quota(const fg_health_ask *ask) {
 }
 
 static fg_breaker_config admit_config(const fg_health_ask *ask, const fg_admit *how, int part) {
-  fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part);
+  fg_breaker_config c = part == FG_PART_BREAKER ? *ask->breaker : latch_config(ask->breaker, part, part_word(ask, part));
   if (how->kind == FG_LEARN_WHOLE || how->kind == FG_LEARN_WHOLE_REASONING) {
     c.lease_ms = fg_max32(c.lease_ms, fg_min32(how->total_ms, 600000)); /* nothing renews it before the answer is there */
   }
@@ -322,11 +322,11 @@ static int admit_part(const fg_health_ask *ask, const fg_admit *how, int part, c
   return b.verdict != FG_ADMIT_REJECT;
 }
 
-static void give_back(const fg_health_ask *ask, fg_ticket *k) {
+static void give_back(const fg_health_ask *ask, fg_ticket *k, int64_t t) {
   for (int part = 0; part < 4; part++) {
     fg_word *w = part_word(ask, part);
     if (w != NULL && k->probe[part]) {
-      fg_breaker_give_back(w, k->generation[part]);
+      fg_breaker_give_back(w, k->generation[part], t);
     }
   }
 }
@@ -355,7 +355,7 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
   }
   ok = ok && admit_part(ask, how, FG_PART_BREAKER, &levels, t, &k);
   if (!ok) { /* somebody was faster between the look and the taking */
-    give_back(ask, &k);
+    give_back(ask, &k, t);
     while (taken > 0) {
       taken--;
       fg_gcra_undo(l.word[taken], &l.config[taken], l.take[taken]);
@@ -418,7 +418,7 @@ static uint32_t latch_report(int part, uint32_t what) {
 static uint32_t trip(const fg_health_ask *ask, const fg_ticket *k, const fg_outcome *o, int64_t t) {
   int part = o->what == FG_OUT_MISCONFIGURED || o->scope == FG_SCOPE_MODEL || ask->account == NULL ? FG_PART_LATCH
              : o->what == FG_OUT_AUTH ? FG_PART_AUTH : FG_PART_QUOTA;
-  fg_breaker_config c = latch_config(ask->breaker, part);
+  fg_breaker_config c = latch_config(ask->breaker, part, part_word(ask, part));
   uint64_t exact = 0, at_most = 0;
   if (o->what == FG_OUT_QUOTA) {
     int may_mislead = o->period == FG_PERIOD_UNKNOWN || o->period >= FG_PERIOD_DAY;
@@ -435,7 +435,8 @@ static uint32_t trip(const fg_health_ask *ask, const fg_ticket *k, const fg_outc
   } else {
     exact = 30000;
   }
-  if (fg_latch_trip(part_word(ask, part), &c, k->generation[part], exact, at_most, t) != FG_TURN_OPENED) {
+  const uint32_t why = o->what == FG_OUT_MISCONFIGURED ? (uint32_t)FG_WHY_SETUP : (uint32_t)FG_WHY_FAILED;
+  if (fg_latch_trip(part_word(ask, part), &c, k->generation[part], why, exact, at_most, t) != FG_TURN_OPENED) {
     return 0;
   }
   return part == FG_PART_LATCH ? FG_DID_LATCH_ROUTE : part == FG_PART_AUTH ? FG_DID_LATCH_KEY : FG_DID_LATCH_QUOTA;
@@ -448,7 +449,7 @@ static uint32_t clear_latches(const fg_health_ask *ask, const fg_ticket *k, uint
     if (!k->probe[part]) {
       continue;
     }
-    fg_breaker_config c = latch_config(ask->breaker, part);
+    fg_breaker_config c = latch_config(ask->breaker, part, part_word(ask, part));
     if (fg_breaker_report(part_word(ask, part), &c, k->generation[part], 1, latch_report(part, what), 0, t) == FG_TURN_CLOSED) {
       did |= FG_DID_CLEAR;
     }
@@ -514,7 +515,7 @@ void fg_health_abandon(fg_region *r, fg_ticket *ticket) {
   }
   fg_count(&route->count[FG_ROUTE_NEUTRAL], 1);
   fg_health_ask ask = {.region = r, .route = route, .account = account};
-  give_back(&ask, ticket);
+  give_back(&ask, ticket, fg_region_latest(r));
 }
 
 /* ---- running attempts ---- */

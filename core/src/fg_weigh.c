@@ -207,7 +207,7 @@ static bool edit_may_send(const fg_weigh *w, const fg_rung *r) {
   c.tokens = r->tokens;
   c.extra_nusd = r->extra_nusd;
   c.estimate_ms = r->estimate_ms;
-  if (w->call_why != FG_REASON_NONE || (f->unable & FG_UNABLE_EDIT) || (c.flags & FG_CAND_OUT)) {
+  if (w->send_why != FG_REASON_NONE || (f->unable & FG_UNABLE_EDIT) || (c.flags & FG_CAND_OUT)) {
     return false;
   }
   return fg_gate_health(&c) == FG_REASON_NONE && fg_budget_route(f, &c, true) == FG_REASON_NONE;
@@ -218,7 +218,7 @@ static bool try_rung(fg_weigh *w, const fg_rung *r, uint32_t kinds) {
   uint32_t change;
   switch (r->step) {
   case FG_STEP_SMALLER_MODEL:
-    if (!(kinds & FG_RUNG_SMALLER) || w->call_why != FG_REASON_NONE ||
+    if (!(kinds & FG_RUNG_SMALLER) || w->send_why != FG_REASON_NONE ||
         stand_in_forbidden(w, r->route_index, f->stage == FG_STAGE_FAILURE) != FG_REASON_NONE) {
       return false;
     }

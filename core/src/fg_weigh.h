@@ -12,7 +12,8 @@ typedef struct fg_weigh {
   uint32_t base;      /* index of the route spoken of: the failed one, or the primary before the first attempt */
   uint32_t base_why;  /* FG_REASON_*: why that route is not sent to (again) */
   uint32_t next_why;  /* why the first stand-in was refused; FG_REASON_NO_STAND_IN when there is none */
-  uint32_t call_why;  /* why nothing may be sent at all, 0 = something may */
+  uint32_t send_why;  /* why nothing may be sent at all, 0 = something may */
+  uint32_t call_why;  /* the same where it is what ends the call: the owner would have allowed a send */
   uint32_t spill_why; /* why no call may leave a limited primary for a stand-in, 0 = it may, or the limit is not the matter */
 } fg_weigh;
 

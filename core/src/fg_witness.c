@@ -324,7 +324,7 @@ int32_t fg_region_reap(fg_region *r, uint32_t slot, int64_t now_ms) {
       if (fg_cas(&row->due, &old, pack_due(over))) {
         fg_route_rec *route = running(d) && f.probe ? fg_region_route_at(r, f.route) : NULL;
         if (route != NULL) {
-          fg_breaker_give_back(&route->breaker, f.generation);
+          fg_breaker_give_back(&route->breaker, f.generation, t);
         }
         break;
       }

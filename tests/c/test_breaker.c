@@ -205,10 +205,10 @@ static void leases(void) {
   FG_EQ(fg_breaker_peek(&w, &usual, NULL, 50000).ok, 1);
   fg_breaker_renew(&w, &usual, p.generation, 50000); /* no probe out: nothing to renew */
   p = admit(&w, 50001);
-  fg_breaker_give_back(&w, p.generation);
-  fg_breaker_give_back(&w, p.generation); /* twice is harmless with none out */
+  fg_breaker_give_back(&w, p.generation, 0);
+  fg_breaker_give_back(&w, p.generation, 0); /* twice is harmless with none out */
   FG_EQ(admit(&w, 50002).verdict, FG_ADMIT_PROBE);
-  fg_breaker_give_back(&w, p.generation + 1);
+  fg_breaker_give_back(&w, p.generation + 1, 0);
   FG_EQ(admit(&w, 50003).verdict, FG_ADMIT_REJECT);
   fg_breaker_config three = usual;
   three.probes = 3;
@@ -221,13 +221,13 @@ static void leases(void) {
 
 static void latches(void) {
   fg_word w = {0};
-  FG_EQ(fg_latch_trip(&w, &key_latch, 1, 30000, 0, 1000), FG_TURN_OPENED);
-  FG_EQ(fg_latch_trip(&w, &key_latch, 1, 30000, 0, 1000), FG_TURN_STALE); /* five late 401s are one latch */
+  FG_EQ(fg_latch_trip(&w, &key_latch, 1, FG_WHY_FAILED, 30000, 0, 1000), FG_TURN_OPENED);
+  FG_EQ(fg_latch_trip(&w, &key_latch, 1, FG_WHY_FAILED, 30000, 0, 1000), FG_TURN_STALE); /* five late 401s are one latch */
   FG_EQ(fg_breaker_peek(&w, &key_latch, NULL, 1000).wait_ms, 30000);
   fg_breaker_ticket p = fg_breaker_admit(&w, &key_latch, NULL, 31000);
   FG_EQ(p.verdict, FG_ADMIT_PROBE);
   FG_EQ(fg_breaker_admit(&w, &key_latch, NULL, 31000).verdict, FG_ADMIT_REJECT);
-  FG_EQ(fg_latch_trip(&w, &key_latch, p.generation, 30000, 0, 31500), FG_TURN_OPENED);
+  FG_EQ(fg_latch_trip(&w, &key_latch, p.generation, FG_WHY_FAILED, 30000, 0, 31500), FG_TURN_OPENED);
   FG_EQ(fg_breaker_peek(&w, &key_latch, NULL, 31500).wait_ms, 30000); /* every 30 s, no doubling */
   p = fg_breaker_admit(&w, &key_latch, NULL, 61500);
   FG_EQ(fg_breaker_report(&w, &key_latch, p.generation, 1, FG_REPORT_OK, 0, 62000), FG_TURN_CLOSED);
@@ -238,19 +238,19 @@ static void latches(void) {
   int64_t wants[] = {60000, 120000, 240000, 480000, 900000, 900000};
   uint32_t generation = 1;
   for (int i = 0; i < 6; i++) {
-    FG_EQ(fg_latch_trip(&q, &quota_latch, generation, 0, 86400000, t), FG_TURN_OPENED);
+    FG_EQ(fg_latch_trip(&q, &quota_latch, generation, FG_WHY_FAILED, 0, 86400000, t), FG_TURN_OPENED);
     FG_EQ(fg_breaker_peek(&q, &quota_latch, NULL, t).wait_ms, wants[i]);
     t += wants[i];
     p = fg_breaker_admit(&q, &quota_latch, NULL, t);
     FG_EQ(p.verdict, FG_ADMIT_PROBE);
     generation = p.generation;
   }
-  FG_EQ(fg_latch_trip(&q, &quota_latch, generation, 0, 5000, t), FG_TURN_OPENED); /* the reset is sooner than the schedule */
+  FG_EQ(fg_latch_trip(&q, &quota_latch, generation, FG_WHY_FAILED, 0, 5000, t), FG_TURN_OPENED); /* the reset is sooner than the schedule */
   FG_EQ(fg_breaker_peek(&q, &quota_latch, NULL, t).wait_ms, 5000);
   fg_word m = {0}; /* a month away: not corrupt */
-  FG_EQ(fg_latch_trip(&m, &quota_latch, 0, UINT64_C(30) * 86400000, 0, 5), FG_TURN_OPENED);
+  FG_EQ(fg_latch_trip(&m, &quota_latch, 0, FG_WHY_FAILED, UINT64_C(30) * 86400000, 0, 5), FG_TURN_OPENED);
   FG_EQ(fg_breaker_admit(&m, &quota_latch, NULL, 6).verdict, FG_ADMIT_REJECT);
-  FG_EQ(fg_latch_trip(&m, &quota_latch, 0, 1000, 0, 7), FG_TURN_NONE); /* already latched */
+  FG_EQ(fg_latch_trip(&m, &quota_latch, 0, FG_WHY_FAILED, 1000, 0, 7), FG_TURN_NONE); /* already latched */
 }
 
 /* Any word at all: nonsense is fresh, the rest heals within its bounds. */
