@@ -5,8 +5,8 @@
 #include "fg_test.h"
 #include "fivegates.h"
 
-static int frozen;
-static unsigned allocations;
+static volatile int frozen; /* volatile: the compiler takes malloc for a builtin that reads no variable of ours */
+static volatile unsigned allocations;
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
@@ -111,7 +111,7 @@ int main(void) {
   fg_region *region = NULL;
   fg_engine *engine = NULL;
   void *memory, *storage;
-  void *volatile kept = NULL; /* volatile: the compiler may not leave the call out */
+  void *volatile kept = NULL;
   uint32_t turn;
   FG_CHECK(fg_card_load(CARD, sizeof CARD - 1, &mem, &policy, &err) == FG_OK);
   memory = calloc(1, fg_region_bytes(&config));
