@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import pathlib
+import pickle
 import typing
 
 import pytest
@@ -102,6 +103,17 @@ def test_refused(rig: Rig, drive: typing.Any) -> None:
     assert caught.value.decision.repair == "fix_request"
     assert "request_invalid" in str(caught.value)
     assert len(send.attempts) == 1
+
+
+def test_refused_goes_to_other_processes(rig: Rig) -> None:
+    with pytest.raises(fivegates.Refused) as caught:
+        rig.run(rig.fake(BAD))
+    for _ in range(2):
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert type(again) is fivegates.Refused
+        assert str(again) == str(caught.value)
+        assert again.decision.repair == "fix_request"
+        assert again.call is None
 
 
 def test_reraise(rig: Rig, drive: typing.Any) -> None:
@@ -233,6 +245,13 @@ def test_queue(rig: Rig, drive: typing.Any) -> None:
         drive(rig.fake(quota), "batch")
     assert caught.value.decision.action == "queue"
     assert caught.value.__cause__ is quota
+    prior = caught.value.prior
+    assert prior["attempts"] == 1 and set(prior) == {"attempts", "tokens",
+                                                     "cost_nusd"}
+    assert pickle.loads(pickle.dumps(caught.value)).prior == prior
+    again = rig.engine.begin("batch", prior=prior, **FACTS)
+    left = again.decision.attempts_left
+    assert left is not None and left < 4
     kept: "list[str]" = []
     assert drive(rig.fake(quota), "batch",
                  queue=lambda d, call: kept.append(call.id) or "queued"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing
 
 if typing.TYPE_CHECKING:
@@ -88,10 +89,11 @@ class Refused(FivegatesError):
     its __cause__.
     """
 
+    result = "refused"
+    answer: typing.Any = None  # of the last attempt, where it was rejected
+
     def __init__(self, decision: "Decision", call: "Call | None" = None) -> None:
-        route = f" on {decision.route}" if decision.route else ""
-        super().__init__(f"{decision.action}: {decision.reason}{route}",
-                         "refused")
+        super().__init__("")
         self.args = (decision, call)
         self.decision = decision
         self.call = call
@@ -101,7 +103,23 @@ class Refused(FivegatesError):
         route = f" on {d.route}" if d.route else ""
         return f"{d.action}: {d.reason}{route}"
 
+    def __reduce__(self) -> "tuple[typing.Any, ...]":
+        """To another process goes what was decided, not the live call."""
+        return _from_facts, (type(self), self.decision.to_dict(),
+                             getattr(self, "prior", None))
+
 
 class Queued(Refused):
-    """The engine asks for the call to be queued: begin it again, with
-    prior=exc.prior, after decision.wait_ms."""
+    """The engine asks for the call to be queued: begin it again after
+    decision.wait_ms, with prior=exc.prior: what it has spent so far."""
+
+    prior: "dict[str, int]" = {}
+
+
+def _from_facts(kind: "type[Refused]", facts: "dict[str, typing.Any]",
+                prior: "dict[str, int] | None") -> Refused:
+    decision = types.SimpleNamespace(**facts, to_dict=lambda: facts)
+    out = kind(typing.cast("Decision", decision))
+    if prior is not None:
+        out.__dict__["prior"] = prior
+    return out

@@ -15,7 +15,9 @@ so do KeyboardInterrupt, CancelledError and GeneratorExit.
 from __future__ import annotations
 
 import asyncio
+import decimal
 import inspect
+import json
 import time
 import typing
 
@@ -33,7 +35,7 @@ if typing.TYPE_CHECKING:
         ToolState,
     )
 
-__all__ = ["Attempt", "Outcome", "arun", "run"]
+__all__ = ["Attempt", "Outcome", "arun", "prior_of", "run"]
 
 Hook = typing.Callable[..., typing.Any]
 T = typing.TypeVar("T")
@@ -266,6 +268,14 @@ def _changes(decision: "Decision") -> "dict[str, typing.Any]":
     return {name: values.get(name, True) for name in decision.change}
 
 
+def prior_of(call: "Call") -> "dict[str, int]":
+    """What a call has spent, for begin(prior=...) of its redelivery."""
+    spent = json.loads(call.ledger_line("end"))
+    return {"attempts": spent["attempts"], "tokens": spent["tokens"],
+            "cost_nusd": int(decimal.Decimal(spent["cost_usd"] or 0)
+                             * 1_000_000_000)}
+
+
 class _Run:
     """One call being driven; the sync and the async loop share it.
 
@@ -351,7 +361,9 @@ class _Run:
         self._write("end", decision)
         kind = Queued if decision.action == "queue" else Refused
         refused = kind(decision, self.call)
-        refused.answer = self.result  # type: ignore[attr-defined]
+        refused.answer = self.result
+        if isinstance(refused, Queued):
+            refused.prior = prior_of(self.call)
         if self.error is None:
             raise refused
         if self.reraise:
