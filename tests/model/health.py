@@ -211,17 +211,20 @@ class Health:
     def retries(self, name: str) -> int:
         return sum(1 for row in self.rows if row.route == name and row.retry and not row.lost)
 
-    def latch_of(self, name: str) -> Latch | None:
-        """The darkest latch over a route: of its account's key, of its account's money, its own."""
+    def latches(self, name: str) -> list[Latch]:
+        """What darkens a route: its account's key, its account's money, its own latch."""
         account = self.spec.routes[name].account
-        return self.account.get(account) or self.account_quota.get(account) or self.route[name].latch
+        found = (self.account.get(account), self.account_quota.get(account), self.route[name].latch)
+        return [latch for latch in found if latch is not None]
+
+    def latch_of(self, name: str) -> Latch | None:
+        return next(iter(self.latches(name)), None)
 
     def look(self, name: str, now: int) -> tuple[str, int]:
         """(ok | probe | open | full | not_before | key | quota | model, ms until it may serve)."""
         r = self.route[name]
-        latch = self.latch_of(name)
         probe = False
-        if latch is not None:
+        for latch in self.latches(name):
             due, wait = latch.state(now)
             if not due:
                 return latch.why, wait
@@ -257,8 +260,7 @@ class Health:
             r.good = r.run = r.z = 0
         if r.state == HALF:
             probe, r.probes, r.until = True, r.probes + 1, now + self.spec.breaker["probe_lease_ms"]
-        latch = self.latch_of(name)
-        if latch is not None:
+        for latch in self.latches(name):
             latch_probe, latch.lease = True, now + LEASE
         row = Row(name, now, r.gen, probe, latch_probe, retry, now + total_ms, whole)
         self.rows.append(row)
@@ -310,21 +312,15 @@ class Health:
 
     def lift(self, row: Row) -> None:
         """An answer came: what the probe looked at is alive."""
-        account = self.spec.routes[row.route].account
         if row.latch_probe:
-            if account in self.account:
-                del self.account[account]
-            elif account in self.account_quota:
-                del self.account_quota[account]
-            else:
-                self.route[row.route].latch = None
+            self.lift_all(row.route)
         elif self.latch_of(row.route) is not None:
             self.route[row.route].latch_soft = True
 
     def drop_probe(self, row: Row) -> None:
-        latch = self.latch_of(row.route)
-        if row.latch_probe and latch is not None:
-            latch.lease = None
+        for latch in self.latches(row.route):
+            if row.latch_probe:
+                latch.lease = None
 
     # ------------------------------------------------------------ retry bucket
 

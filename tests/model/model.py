@@ -380,6 +380,9 @@ class Model:
         r = self.h.route[name]
         if name == call.failed_route and balance > self.h.balance(name, now) + 2:
             call.paid = 0  # paid back
+        if balance == self.h.balance(name, now):
+            r.bucket_soft = False
+            return  # and the fraction is kept
         r.balance, r.last, r.bucket_soft = balance, now, False
 
     def adopt_latch(self, name: str, why: str, for_ms: int, now: int) -> None:
