@@ -169,7 +169,7 @@ static void vec_repeat(vec_case *c, vec_step *s) {
     vec_bad(&s->fault, "repeat needs times up to 100,000 and a list of steps");
     return;
   }
-  for (i = 0; i < times; i++) {
+  for (i = 0; i < times && c->operations <= VEC_OPERATIONS; i++) {
     snprintf(prefix, sizeof prefix, "%s.%u.", s->where, i);
     vec_steps(c, steps, prefix, s->at_ms + (int64_t)i * every_ms, i);
   }
@@ -178,6 +178,12 @@ static void vec_repeat(vec_case *c, vec_step *s) {
 static void vec_run_step(vec_case *c, vec_step *s, int64_t base_ms, int inner, uint32_t round) {
   const cJSON *op = vec_get(s->json, "op"), *at = vec_get(s->json, inner ? "after_ms" : "at_ms");
   vec_fault *f = &s->fault;
+  if (++c->operations > VEC_OPERATIONS) { /* repeats inside repeats: refused, not run for ever */
+    if (c->operations == VEC_OPERATIONS + 1) {
+      vec_report(c, s->where, "repeat", "a case may have a million operations, repeats counted");
+    }
+    return;
+  }
   vec_only(f, s->json, "a step", inner ? "after_ms op call in expect proc why needs" : "at_ms op call in expect proc why needs");
   s->in = vec_get(s->json, "in");
   s->op = cJSON_IsString(op) ? op->valuestring : "?";
@@ -295,26 +301,13 @@ static void vec_run_case(const char *file, const cJSON *json) {
   vec_close(&c);
 }
 
-static void vec_run_file(const char *path) {
-  FILE *in = fopen(path, "rb");
+/* A vector file's text; NULL: it could not be read. text[len] is 0. */
+static void vec_run_text(const char *path, const char *text, size_t len) {
   vec_fault f = {{0}};
-  cJSON *document = NULL;
+  cJSON *document = text != NULL ? cJSON_ParseWithLengthOpts(text, len + 1, NULL, 1) : NULL;
   const cJSON *item;
-  char *text = NULL;
-  size_t len = 0, cap = 0, n;
-  if (in != NULL) {
-    do {
-      cap = len + 65536;
-      text = realloc(text, cap + 1);
-      n = fread(text + len, 1, cap - len, in);
-      len += n;
-    } while (n > 0);
-    text[len] = 0;
-    fclose(in);
-    document = cJSON_ParseWithLengthOpts(text, len + 1, NULL, 1);
-  }
   if (document == NULL) {
-    vec_bad(&f, in == NULL ? "cannot be read" : "is not JSON");
+    vec_bad(&f, text == NULL ? "cannot be read" : "is not JSON");
   } else {
     vec_only(&f, document, "the file", "name why needs cases");
     if (!cJSON_IsArray(vec_get(document, "cases"))) {
@@ -328,6 +321,23 @@ static void vec_run_file(const char *path) {
     cJSON_ArrayForEach(item, vec_get(document, "cases")) vec_run_case(path, item);
   }
   cJSON_Delete(document);
+}
+
+static void vec_run_file(const char *path) {
+  FILE *in = fopen(path, "rb");
+  char *text = NULL;
+  size_t len = 0, cap = 0, n;
+  if (in != NULL) {
+    do {
+      cap = len + 65536;
+      text = realloc(text, cap + 1);
+      n = fread(text + len, 1, cap - len, in);
+      len += n;
+    } while (n > 0);
+    text[len] = 0;
+    fclose(in);
+  }
+  vec_run_text(path, text, len);
   free(text);
 }
 

@@ -6,7 +6,7 @@
 #include "vec_in.h"
 #include "vec_out.h"
 
-enum { VEC_BASE_MS = 1000000000, VEC_PROCS = 64, VEC_FAULTS_SHOWN = 8 };
+enum { VEC_BASE_MS = 1000000000, VEC_PROCS = 64, VEC_FAULTS_SHOWN = 8, VEC_OPERATIONS = 1000000 };
 
 typedef struct vec_engine { fg_engine *engine; fg_policy *policy; uint32_t slot, gone; } vec_engine;
 typedef struct vec_call { char name[FG_CALL_ID_MAX + 1]; fg_call call; fg_decision last; uint32_t engine, killed; } vec_call;
@@ -23,7 +23,7 @@ typedef struct vec_case {
   uint32_t policy_count, engine_count, call_count, call_cap;
   uint32_t policy;           /* of a new engine: index + 1 */
   uint32_t proc[VEC_PROCS];  /* its engine: index + 1 */
-  unsigned faults;
+  unsigned faults, operations;
 } vec_case;
 
 typedef struct vec_step { /* one op being run */

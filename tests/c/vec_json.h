@@ -53,9 +53,9 @@ static void vec_only(vec_fault *f, const cJSON *object, const char *what, const 
   }
   cJSON_ArrayForEach(item, object) {
     size_t n = strlen(item->string);
-    const char *at = allowed;
-    while ((at = strstr(at, item->string)) != NULL) {
-      if ((at == allowed || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0) && n > 0) {
+    const char *at = n > 0 ? allowed : NULL; /* an empty key is nowhere */
+    while (at != NULL && (at = strstr(at, item->string)) != NULL) {
+      if ((at == allowed || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0)) {
         break;
       }
       at++;

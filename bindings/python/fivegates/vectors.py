@@ -20,6 +20,7 @@ _BASE_MS = 1_000_000_000
 _PROCS = 64
 _FAULTS_SHOWN = 8
 _CALL_ID_MAX = 40
+_OPERATIONS = 1_000_000  # of one case, repeats counted
 _CALL_OPS = ("begin", "begin_attempt", "event", "failure", "success",
              "deadline", "step", "cancel", "unable", "resolved", "drop")
 _EVIDENCE = ("provider api phase status headers body transport elapsed_ms "
@@ -154,6 +155,7 @@ class _Case:
         name = spec.get("name")
         self.name = name if isinstance(name, str) else "?"
         self.faults = 0
+        self.operations = 0
         self.now_ms = _BASE_MS
         self.made: "list[_Made]" = []
         self.gone: "set[int]" = set()  # indexes of made
@@ -247,6 +249,12 @@ class _Case:
 
     def _step(self, spec: Json, where: str, op: str, base_ms: int,
               inner: bool, round_: int) -> None:
+        self.operations += 1
+        if self.operations > _OPERATIONS:  # repeats inside repeats
+            if self.operations == _OPERATIONS + 1:
+                self.fail(where, "repeat", "a case may have a million "
+                          "operations, repeats counted")
+            return
         at = "after_ms" if inner else "at_ms"
         _only(spec, "a step", f"{at} op call in expect proc why needs")
         if at not in spec and not inner:
@@ -282,6 +290,8 @@ class _Case:
         if not isinstance(given.get("steps"), list):
             raise Fault("repeat needs times up to 100,000 and a list of steps")
         for i in range(times):
+            if self.operations > _OPERATIONS:
+                break
             self._steps(given["steps"], f"{step.where}.{i}.",
                         step.at_ms + i * every_ms, i)
 
