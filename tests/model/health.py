@@ -114,6 +114,8 @@ class Health:
                 latch.until, latch.lease = latch.lease + latch.step, None
                 for r in self.route.values():
                     r.latch_soft = True
+                for row in self.rows:  # its late answer: does it still lift the latch? Both readings.
+                    row.latch_probe = row.latch_probe and now - row.start < LEASE
         for row in self.rows:
             if not row.lost and now >= row.total_at:
                 row.lost = True  # its gauge is free again; whether it was evidence, the text leaves open
