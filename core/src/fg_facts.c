@@ -56,8 +56,14 @@ static uint32_t same_route_retries(const fg_call_state *s, uint32_t place) {
   return n;
 }
 
+/* "One retry on the same route" (interactive), two (batch), or what the card's per_route allows; also for what never left this side, so
+ * that a route that refuses connections gives way to a stand-in. */
+static uint32_t retries_of_kind(const fg_policy_workflow *w) {
+  return fg_max32(w->kind == FG_WF_BATCH ? 2 : 1, fg_sub32(w->per_route, 1));
+}
+
 static int is_free(const fg_call_state *s) {
-  return s->failure.owner == FG_OWNER_LOCAL || (s->failure.flags & FG_FAIL_NEVER_SENT) != 0;
+  return (s->failure.flags & FG_FAIL_NEVER_SENT) != 0;
 }
 
 uint32_t fg_price_of_retry(const fg_engine *e, const fg_call_state *s, int64_t t) {
@@ -207,8 +213,8 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   c->route = w->standin[place].route + 1;
   c->barred = s->barred[place];
   c->sends_left = fg_sub32(w->per_route, s->sends[place]);
-  if (stage == FG_STAGE_FAILURE && place == base_place && s->failure.owner != FG_OWNER_LOCAL) { /* so many on one route, whether they left this side or not */
-    c->sends_left = fg_min32(c->sends_left, fg_sub32(w->per_route, 1 + same_route_retries(s, place)));
+  if (stage == FG_STAGE_FAILURE && place == base_place && s->failure.owner != FG_OWNER_LOCAL) {
+    c->sends_left = fg_min32(c->sends_left, fg_sub32(retries_of_kind(w), same_route_retries(s, place)));
   }
   c->tokens = fg_extra_tokens(s, hold.tokens);
   c->extra_nusd = fg_extra_nusd(s, hold.nusd);
