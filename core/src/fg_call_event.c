@@ -6,7 +6,7 @@
 #include "fg_money.h"
 #include "fg_stall.h"
 
-/* Learning stops while the route is suspected: else a brownout becomes the norm (ALGORITHMS 3.5). */
+/* Learning stops while the route is suspected: else a brownout becomes the norm. */
 enum { LEARN_MAX_Z = FG_Z_STALL };
 
 static void first_token(const fg_engine *e, fg_call_state *s, int64_t t) {
@@ -98,6 +98,8 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
     fg_commit_shown(s, FG_SHOWN_VISIBLE);
     break;
   default: /* FG_EVENT_TERMINAL */
+    a->flags |= FG_AT_SENT | FG_AT_ACCEPTED;
+    fg_commit_billing(s, FG_BILLING_LIKELY);
     a->last_byte_at = a->last_progress_at = fg_since(s, t);
     a->finish = (uint8_t)value;
     a->flags &= (uint16_t)~FG_AT_TOOL_OPEN;
@@ -119,6 +121,7 @@ int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, const fg
   }
   if (is_live(s, attempt)) {
     s->live.output_tokens = fg_max32(s->live.output_tokens, usage->output_tokens);
+    s->live.flags |= FG_AT_SENT;
     fg_commit_billing(s, FG_BILLING_CERTAIN);
     if (usage->flags & FG_ANSWER_USAGE_FINAL) {
       fg_money_settle(e, fg_workflow_of(e, s), s, &s->live, usage, t);

@@ -8,7 +8,7 @@
 #include "fg_money.h"
 
 enum {
-  POLL_MS = 50,              /* a full route has no known end: look again so soon (DRILL 4) */
+  POLL_MS = 50,              /* a full route has no known end: look again so soon */
   BUCKET_RETRY = 1000,
   BUCKET_UNBILLED = 200,     /* a fallback after a failure that proved to cost nothing */
   MEAN_SAMPLES = 10
