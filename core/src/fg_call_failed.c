@@ -6,10 +6,25 @@
 #include "fg_math.h"
 #include "fg_money.h"
 
+/* Did nothing leave this side? The evidence says so; but what the host saw leave was sent, and of several requests of an inner layer
+ * the evidence tells of the last one only. An answer that a rule calls our own refusal never reached the provider. */
+static int never_left(const fg_call_state *s, const fg_failure *f, uint32_t inner_attempts, uint32_t status) {
+  if (inner_attempts > 1 || s->billing == FG_BILLING_CERTAIN || (s->live.flags & FG_AT_TOKEN)) {
+    return 0;
+  }
+  if (f->owner == FG_OWNER_LOCAL && f->kind != FG_KIND_CLIENT_GONE && status >= 400) {
+    return 1;
+  }
+  return (f->flags & FG_FAIL_NEVER_SENT) != 0 && !(s->live.flags & FG_AT_SENT);
+}
+
 /* Proofs that nothing was billed (DESIGN 5): never sent, or an error answer of a pre-inference class, with no token or usage seen. */
-static int proves_unbilled(const fg_call_state *s, const fg_failure *f, uint32_t status) {
+static int proves_unbilled(const fg_call_state *s, const fg_failure *f, uint32_t inner_attempts, uint32_t status) {
   if (f->flags & FG_FAIL_NEVER_SENT) {
     return 1;
+  }
+  if (inner_attempts > 1) {
+    return 0; /* only the last of them answered */
   }
   if ((s->live.flags & FG_AT_TOKEN) || s->billing == FG_BILLING_CERTAIN || f->billed == FG_BILLED_YES) {
     return 0;
@@ -27,12 +42,8 @@ static int proves_unbilled(const fg_call_state *s, const fg_failure *f, uint32_t
   }
 }
 
-static void learn_commit(fg_call_state *s, const fg_failure *f, uint32_t status) {
-  if (f->owner == FG_OWNER_LOCAL && f->kind != FG_KIND_CLIENT_GONE) {
-    fg_commit_proved_unbilled(s); /* refused on this side */
-    return;
-  }
-  if (proves_unbilled(s, f, status)) {
+static void learn_commit(fg_call_state *s, const fg_failure *f, uint32_t inner_attempts, uint32_t status) {
+  if (proves_unbilled(s, f, inner_attempts, status)) {
     fg_commit_proved_unbilled(s);
     return;
   }
@@ -93,10 +104,12 @@ static uint32_t draw_wait(const fg_engine *e, fg_call_state *s, const fg_failure
   return fg_backoff_wait(base, g->backoff_cap_ms, retries + 1, rand);
 }
 
-/* What this side knows better than the evidence: an answer had begun, so the failure is a cut and no silence. */
+/* What this side knows better than the evidence: an answer had begun, so the failure is a cut and no silence; something had left, so
+ * it is not a connection that never was. */
 static uint32_t class_of(const fg_call_state *s, const fg_failure *f) {
-  if (f->klass == FG_CLASS_SILENT && (s->live.flags & FG_AT_ACCEPTED)) {
-    return FG_CLASS_CUT;
+  const int sent = f->klass == FG_CLASS_CONNECT && s->billing > FG_BILLING_NONE;
+  if (sent || f->klass == FG_CLASS_SILENT) {
+    return (s->live.flags & FG_AT_ACCEPTED) ? FG_CLASS_CUT : FG_CLASS_SILENT;
   }
   return f->klass < FG_CLASS_COUNT ? f->klass : FG_CLASS_OTHER;
 }
@@ -119,13 +132,16 @@ static void keep_failure(fg_call_state *s, const fg_failure *f) {
 static void recount(fg_call_state *s, const fg_failure *f, uint32_t inner_attempts) {
   uint8_t *sends = &s->sends[s->live.route];
   if (inner_attempts > 1) {
-    s->attempts_used = (uint16_t)fg_min32(s->attempts_used + inner_attempts - 1, UINT16_MAX);
-    *sends = (uint8_t)fg_min32(*sends + inner_attempts - 1, UINT8_MAX);
+    s->attempts_used = (uint16_t)fg_min32(fg_add32(s->attempts_used, inner_attempts - 1), UINT16_MAX);
+    *sends = (uint8_t)fg_min32(fg_add32(*sends, inner_attempts - 1), UINT8_MAX);
   }
-  if (f->owner == FG_OWNER_LOCAL && f->kind != FG_KIND_CLIENT_GONE && s->attempts_used != 0) {
+  if (!(f->flags & FG_FAIL_NEVER_SENT)) {
+    return;
+  }
+  if (f->owner == FG_OWNER_LOCAL && s->attempts_used != 0) {
     s->attempts_used--;
   }
-  if (((f->owner == FG_OWNER_LOCAL && f->kind != FG_KIND_CLIENT_GONE) || (f->flags & FG_FAIL_NEVER_SENT)) && *sends != 0) {
+  if (*sends != 0) {
     (*sends)--;
   }
 }
@@ -137,19 +153,21 @@ void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *r
   fg_health_ask ask;
   const uint32_t place = s->live.route;
   const uint32_t number = s->live.number;
-  if (s->live.flags & FG_AT_SENT) {
+  if (never_left(s, f, inner_attempts, status)) {
+    f->flags |= FG_FAIL_NEVER_SENT;
+  } else {
     f->flags &= ~(uint32_t)FG_FAIL_NEVER_SENT; /* a later, smaller report: the host saw it leave */
   }
   s->failed_route = (uint8_t)place;
   s->failed_elapsed_ms = fg_since(s, t) - s->live.began_at;
-  learn_commit(s, f, status);
+  learn_commit(s, f, inner_attempts, status);
   keep_failure(s, f);
   recount(s, f, inner_attempts);
   s->empty_end = f->owner == FG_OWNER_UNKNOWN && f->klass == FG_CLASS_ANSWER;
   if (f->kind == FG_KIND_OUTPUT_INVALID && place != 0) {
     s->seat[place] |= FG_SEAT_OUT; /* that stand-in is out for this call */
   }
-  if (((f->flags & FG_FAIL_NEVER_SENT) || f->owner == FG_OWNER_LOCAL) && s->live.paid_milli != 0 && fg_ask_of(e, s, s->live.paid_route, t, &ask)) {
+  if ((f->flags & FG_FAIL_NEVER_SENT) && s->live.paid_milli != 0 && fg_ask_of(e, s, s->live.paid_route, t, &ask)) {
     fg_bucket_refund(&ask.route->retry, &e->bucket, s->live.paid_milli, t); /* what never left costs nothing */
   }
   s->live.paid_milli = 0;

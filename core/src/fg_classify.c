@@ -38,6 +38,12 @@ static void new_owner(fg_failure *f, uint32_t owner) {
   if (owner != FG_OWNER_TRANSIENT) {
     f->flags &= ~(uint32_t)(FG_FAIL_OVERLOAD | FG_FAIL_TRIPS_BREAKER);
   }
+  if (owner == FG_OWNER_LOCAL) { /* our own refusal: nothing reached the provider, unless the phase says otherwise */
+    f->klass = FG_CLASS_CONNECT;
+    f->billed = FG_BILLED_NO;
+    f->commit = FG_COMMIT_NONE;
+    f->flags = (f->flags & ~(uint32_t)FG_FAIL_SILENT) | FG_FAIL_NEVER_SENT | FG_FAIL_LOCAL_FAULT;
+  }
 }
 
 void fg_judge_rule(fg_judged *j, const fg_rule *r) {
@@ -323,9 +329,27 @@ static void judge(fg_judged *j) {
   fg_judge_status(j, e->status);
 }
 
+/* "Never sent" is no proof where the phase says that sending had begun: the same words come from a connection that was in use. */
+static void never_sent(fg_judged *j) {
+  fg_failure *f = &j->f;
+  const int begun = j->e.phase >= FG_PHASE_SEND && j->e.status < 400 && !j->look.error;
+  if (!begun || !(f->flags & FG_FAIL_NEVER_SENT) || f->kind == FG_KIND_REFUSED_STREAM) {
+    return;
+  }
+  f->flags &= ~(uint32_t)FG_FAIL_NEVER_SENT;
+  f->billed = f->billed == FG_BILLED_NO ? (uint32_t)FG_BILLED_MAYBE : f->billed;
+  f->commit = f->commit == FG_COMMIT_NONE ? (uint32_t)FG_COMMIT_UNKNOWN : f->commit;
+  if (f->klass == FG_CLASS_CONNECT) {
+    const int head = j->e.phase == FG_PHASE_STREAM || j->e.phase == FG_PHASE_BODY || j->e.status >= 200 || j->shown;
+    f->klass = head ? FG_CLASS_CUT : FG_CLASS_SILENT;
+    f->flags |= head ? 0 : (uint32_t)FG_FAIL_SILENT;
+  }
+}
+
 /* What the phase and the progress prove, whatever the rule says. */
 static void facts(fg_judged *j) {
   fg_failure *f = &j->f;
+  never_sent(j);
   if (j->shown && f->commit != FG_COMMIT_PARTIAL) {
     f->commit = FG_COMMIT_PARTIAL;
     f->billed = f->billed == FG_BILLED_NO ? (uint32_t)FG_BILLED_MAYBE : f->billed;

@@ -56,6 +56,33 @@ static uint32_t told_phase(const fg_found *f) {
                                                  : FG_PHASE_UNKNOWN;
 }
 
+static int says(fg_str text, const char *word) {
+  const uint32_t n = fg_cstr_len(word);
+  uint32_t i;
+  for (i = 0; i + n <= text.len; i++) {
+    if (memcmp(text.ptr + i, word, n) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* A connection in use loses its network in the same words as a new one, unless they tell of connecting. */
+static int in_use(const fg_judged *j) {
+  static const char *const connecting[] = {"connect error", "connecterror", "connect e",  "connect to",        "connect:",    "connecting", "connection error",
+                                           "connector",     "new conn",     "dial ", "address not avail", "assign req", "eaddrnotavail", "errno 99"};
+  uint32_t i;
+  if (j->f.kind != FG_KIND_NETWORK_DOWN || (j->e.flags & FG_EV_LOCAL)) {
+    return 0;
+  }
+  for (i = 0; i < FG_ARRAY_LEN(connecting); i++) {
+    if (says(j->signs.in.message, connecting[i])) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
 void fg_judge_transport(fg_judged *j) {
   fg_signs *s = &j->signs;
   s->in.status = 100; /* none: see fg_builtin_*.inc */
@@ -73,7 +100,7 @@ void fg_judge_transport(fg_judged *j) {
       fg_judge_kind(j, kind);
     }
   }
-  if (j->e.phase == FG_PHASE_UNKNOWN && !head_came(j) && j->f.owner == FG_OWNER_TRANSIENT && !(j->f.flags & FG_FAIL_NEVER_SENT)) {
+  if (j->e.phase == FG_PHASE_UNKNOWN && !head_came(j) && (in_use(j) || (j->f.owner == FG_OWNER_TRANSIENT && !(j->f.flags & FG_FAIL_NEVER_SENT)))) {
     uint32_t kind = j->f.kind; /* nobody says how far it came */
     fg_judge_kind(j, FG_KIND_UNKNOWN);
     j->f.kind = kind;
