@@ -3,6 +3,13 @@
 #include "fg_builtin.h"
 #include "fg_classify.h"
 
+/* Usage of more than nothing was reported. */
+static void reported(fg_judged *j, uint32_t usage) {
+  if (usage && (j->look.output_tokens > 0 || j->look.prompt_tokens > 0)) {
+    j->f.billed = FG_BILLED_YES;
+  }
+}
+
 static void settle(fg_judged *j, int ended) {
   if (j->shown) {
     j->f.commit = FG_COMMIT_PARTIAL;
@@ -39,6 +46,9 @@ static void bad_finish(fg_judged *j) {
   } else if (FG_ISI(why, "malformed_function_call") || FG_ISI(why, "unexpected_tool_call") || FG_ISI(why, "malformed_tool_use")) {
     fg_judge_kind(j, FG_KIND_TRUNCATED_TOOL_CALL);
     j->f.repair = FG_REPAIR_NONE; /* drawn again it is usually right */
+  } else if (FG_ISI(why, "cancelled")) { /* somebody else ended it: no fault of the provider */
+    fg_judge_kind(j, FG_KIND_UNKNOWN);
+    j->f.scope = FG_SCOPE_REQUEST;
   } else {
     fg_judge_kind(j, FG_KIND_ERROR_IN_STREAM);
     if (FG_ISI(why, "malformed_response") || FG_ISI(why, "malformed_model_output")) {
@@ -62,6 +72,7 @@ static int ended_answer(fg_judged *j, uint32_t finish) {
   case FG_FINISH_ERROR:
     bad_finish(j);
     settle(j, j->f.kind == FG_KIND_TRUNCATED_TOOL_CALL);
+    reported(j, l->usage_final);
     return 1;
   case FG_FINISH_LENGTH:
     fg_judge_kind(j, tools > 0 ? FG_KIND_TRUNCATED_TOOL_CALL : FG_KIND_OUTPUT_CUT);
@@ -119,7 +130,5 @@ void fg_judge_answer(fg_judged *j) {
     return;
   }
   fg_judge_kind(j, FG_KIND_EMPTY_ANSWER);
-  if (l->usage_final && l->output_tokens > 0) {
-    j->f.billed = FG_BILLED_YES;
-  }
+  reported(j, l->usage); /* a whole body: nothing comes after it */
 }

@@ -67,7 +67,7 @@ static void by_status(fg_judged *j, int32_t status) {
     j->f.scope = FG_SCOPE_NETWORK;
     j->f.billed = FG_BILLED_NO;
     j->f.commit = FG_COMMIT_NONE;
-  } else if (status >= 400 && status <= 498 && j->f.kind == FG_KIND_UNKNOWN) { /* an unassigned 4xx ran nothing */
+  } else if (status >= 400 && status <= 498 && status != 460 && j->f.kind == FG_KIND_UNKNOWN) { /* an unassigned 4xx ran nothing; 460: the client left a load balancer, as 499 */
     j->f.billed = FG_BILLED_NO;
     j->f.commit = FG_COMMIT_NONE;
   } else if (status <= 0) {
@@ -111,18 +111,28 @@ static int never_fits(const fg_judged *j, int32_t status) {
   return (limit > 0 && asked > limit) || (status == 429 && fg_builtin_word(&j->found, FG_WORD_TOO_LARGE_EVER));
 }
 
+static int has_part(fg_str s, const char *part) {
+  uint32_t n = fg_cstr_len(part);
+  for (uint32_t k = 0; k + n <= s.len; k++) {
+    if (memcmp(s.ptr + k, part, n) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 /* The limit is the model's own rather than the account's. */
 static void limit_scope(fg_judged *j) {
   const fg_rule_input *in = &j->signs.in;
-  static const char names[] = "PerModel";
+  static const char *const names[] = {"PerModel", "ModelAccount", "FoundationModel"};
   static const char owners[] = "azure|bedrock|vertex|github-models";
   if (j->f.scope != FG_SCOPE_ACCOUNT || (j->f.owner != FG_OWNER_RATE && j->f.kind != FG_KIND_QUOTA_EXHAUSTED)) {
     return;
   }
   int model = fg_builtin_word(&j->found, FG_WORD_MODEL_LIMIT);
   for (uint32_t i = 0; i < in->name_count && !model; i++) {
-    for (uint32_t k = 0; k + sizeof names - 1 <= in->name[i].len && !model; k++) {
-      model = memcmp(in->name[i].ptr + k, names, sizeof names - 1) == 0;
+    for (uint32_t n = 0; n < FG_ARRAY_LEN(names) && !model; n++) {
+      model = has_part(fg_str_make(in->name[i].ptr, in->name[i].len), names[n]);
     }
   }
   for (uint32_t i = 0, from = 0; i < sizeof owners && !model; i++) {
