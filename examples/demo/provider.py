@@ -196,7 +196,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def chat(self, body: Json, faults: bool) -> None:
         journal = self.journal
-        user = self.headers.get("X-Demo-User", "?")
+        user = self.headers.get("X-Demo-User", "u0")
         number = int(user.lstrip("u") or 0)
         asked = journal.arrive(user)
         try:
