@@ -155,8 +155,8 @@ static int lint_approved(fg_card *c, const view *v, uint32_t i) {
     return 0;
   }
   if ((r.context_tokens == 0 || r.max_tokens == 0) && !(s->twin && primary.context_tokens != 0 && primary.max_tokens != 0) &&
-      !AT_STANDIN(c, v, i, quote_route(c, s->route), " does not declare ", r.context_tokens == 0 ? "input.context_tokens" : "output.max_tokens",
-                  ": a request of known size does not fit it; add it to provides")) {
+      !AT_STANDIN(c, v, i, quote_route(c, s->route), " does not declare ", r.context_tokens == 0 ? "input.context_tokens" : "", r.context_tokens == 0 && r.max_tokens == 0 ? " and " : "",
+                  r.max_tokens == 0 ? "output.max_tokens" : "", ": a request of known size does not fit it; add what is missing to provides")) {
     return 0;
   }
   if (v->w.refusal_is_answer && v->w.standin[i].other_vendor_after_refusal &&

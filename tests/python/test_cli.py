@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import typing
@@ -84,11 +85,13 @@ def test_the_installed_command(yaml_card: pathlib.Path) -> None:
     assert done.returncode == 0
 
 
-def test_check(yaml_card: pathlib.Path) -> None:
+def test_check(yaml_card: pathlib.Path,
+               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     code, out, err = cli("check", yaml_card)
     assert code == 0, err
     assert "1 workflows, 2 routes, sha256:" in out
-    assert "not_approved" in out
+    assert re.search(r"w +backup +not_approved +sha256:[0-9a-f]{64}$", out, re.M)
     assert f"warning: {yaml_card}:7: workflows.w.routes[1]" in out
     assert cli("check", "--strict", yaml_card)[0] == 1
     code, out, err = cli("check", "--json", yaml_card)
@@ -104,6 +107,8 @@ def test_check(yaml_card: pathlib.Path) -> None:
     ("version: 1\nfoo: 2\n", ":2:1: foo: "),
     ("version: 1\nroutes: [\n", "card.yaml:3"),
     ("version: 1\nversion: 1\n", "duplicate_key"),
+    ("version: 1\nroutes:\n\tmain: {}\n", "indent with spaces"),
+    ("version: 1\nroutes:\n  main: {}\n\tmore: {}\n", "indent with spaces"),
     ("", "the card is empty"),
     ("{", "syntax"),
     ("version: 1\nroutes: {a: {provider: x, model: m}}\nworkflows: {w: {routes: [b]}}\n",
@@ -183,6 +188,9 @@ def test_explain(yaml_card: pathlib.Path) -> None:
     told = json.loads(out)
     assert told["failure"]["owner"] == "auth"
     assert told["decision"]["action"] == "fail_closed"
+    code, out, _ = cli("explain", yaml_card, "-", "--workflow", "w",
+                       stdin='{"phase": "response", "status": 503}')
+    assert out.startswith("transient: unavailable\n")  # nothing more is known
 
 
 def test_explain_curl_forms(yaml_card: pathlib.Path) -> None:

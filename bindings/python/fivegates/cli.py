@@ -161,15 +161,18 @@ def check(
             place = f":{line}" if line else ""
             console.print(Text(f"warning: {card}{place}: {one['path']}: "
                                f"{one['message']}", style="yellow"))
+        # No frame and no folding: a fingerprint is there to be copied.
         table = Table("workflow", "stand-in", "contract",
-                      Column("fingerprint", overflow="fold"))
+                      Column("fingerprint", no_wrap=True), box=None,
+                      pad_edge=False)
         for row in _contracts(policy, parsed):
             table.add_row(Text(row["workflow"]), Text(row["route"]),
                           "approved" if row["approved"]
                           else Text(row["barred"]),
                           Text(row["fingerprint"] or ""))
         if table.row_count:
-            console.print(table)
+            console.width = 1000
+            console.print(table, crop=False)
     if lint and strict:
         raise typer.Exit(1)
 
@@ -304,7 +307,8 @@ def explain(
                      "explanation": decision.explain()})
         return
     if failure is not None:
-        _say(f"{failure.owner}: {failure.kind} ({failure.why})")
+        why = f" ({failure.why})" if failure.why else ""
+        _say(f"{failure.owner}: {failure.kind}{why}")
     _say(decision.explain().rstrip("\n"))
 
 

@@ -43,6 +43,12 @@ def _error(message: str, code: str, path: str, mark: typing.Any) -> PolicyError:
     return PolicyError(message, code, path, line, column)
 
 
+def _indent(text: str, line: int) -> str:
+    """What stands before a line's first word."""
+    row = text.split("\n")[line:line + 1]
+    return row[0][:len(row[0]) - len(row[0].lstrip())] if row else ""
+
+
 def _scalar(event: typing.Any, path: str) -> str:
     """JSON text of a scalar."""
     if event.tag is not None:
@@ -165,6 +171,8 @@ def to_json(text: str) -> Document:
         mark = exc.problem_mark or exc.context_mark
         what = ": ".join(str(part) for part in (exc.context, exc.problem)
                          if part)
+        if mark is not None and "\t" in _indent(text, mark.line):
+            what += "; indent with spaces, not with tabs"
         raise _error(what or "not YAML", "syntax", "", mark) from None
     except yaml.reader.ReaderError as exc:
         line = text.count("\n", 0, exc.position) + 1
