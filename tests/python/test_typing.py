@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import typing
 import pytest
 
 import fivegates
-from fivegates import _core
+from fivegates import _core, runner
 
 FOLDER = pathlib.Path(fivegates.__file__).parent
 STUB = ast.parse((FOLDER / "_core.pyi").read_text(encoding="utf-8"))
@@ -35,8 +36,9 @@ def is_alias(node: ast.stmt) -> bool:
 
 
 def is_typed_dict(node: ast.stmt) -> bool:
+    """Or a protocol: what only type checkers see."""
     return isinstance(node, ast.ClassDef) and any(
-        ast.unparse(base) == "TypedDict" for base in node.bases)
+        ast.unparse(base) in ("TypedDict", "Protocol") for base in node.bases)
 
 
 TOP = {name: node for name, node in members(STUB.body).items()
@@ -156,8 +158,10 @@ reveal_type(fivegates.classify({"status": 429}).owner)
 def send(attempt: fivegates.Attempt) -> int:
     return attempt.number
 
-reveal_type(engine.run("w", send, prompt_tokens=5))
+reveal_type(engine.run("w", send, prompt_tokens=5, preset=lambda d: d.text))
+reveal_type(engine.run("w", send, outcome=True).call)
 call.event("nonsense")
+engine.run("w", send, promt_tokens=5)
 '''
 
 
@@ -181,10 +185,24 @@ def test_mypy(tmp_path: pathlib.Path) -> None:
         env=mypy_env(), cwd=tmp_path)
     told = done.stdout.replace("builtins.", "")
     for wanted in ("Literal['fail_closed'", "str | None", '"int"',
-                   "fivegates._core.Decision", "Literal['transient'"):
+                   "fivegates._core.Decision", "Literal['transient'",
+                   '"fivegates._core.Call"'):
         assert wanted in told, told
     errors = [line for line in told.splitlines() if ": error:" in line]
-    assert len(errors) == 1 and "nonsense" in errors[0], told
+    assert len({line.split(":")[1] for line in errors}) == 2, told
+    assert "nonsense" in errors[0] and "promt_tokens" in errors[1], told
+
+
+def test_run_takes_what_begin_takes() -> None:
+    options, = (node for node in STUB.body if isinstance(node, ast.ClassDef)
+                and node.name == "_Options")
+    engine = members(CLASSES["Engine"].body)
+    loop = inspect.signature(runner.run).parameters
+    wanted = keywords(engine["begin"]) - {"workflow"} | {"resume"} | {
+        name for name, one in loop.items() if one.kind is one.KEYWORD_ONLY
+    } - {"outcome", "sleep"}
+    assert set(members(options.body)) == wanted
+    assert set(inspect.signature(runner.arun).parameters) == set(loop)
 
 
 def test_mypy_of_the_package(tmp_path: pathlib.Path) -> None:

@@ -1,11 +1,23 @@
 """The engine, compiled. Words (actions, owners, reasons) are plain str."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from os import PathLike
-from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, final
+from typing import (
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    final,
+    overload,
+)
 
-from fivegates.runner import Attempt
+from typing_extensions import Unpack  # of every type checker's own
+
+from fivegates.runner import Attempt, Outcome
 
 _T = TypeVar("_T")
 
@@ -120,6 +132,43 @@ class Rejected(TypedDict):
     route: str
     why: str
 
+class _Ledger(Protocol):
+    def write(self, line: str, /) -> object: ...
+
+class _Options(TypedDict, total=False):
+    """Keywords of run() and arun(): the facts of begin(), and the hooks."""
+
+    call_id: str | None
+    prompt_tokens: int | None
+    max_output_tokens: int | None
+    request_bytes: int | None
+    stream: bool | Literal["true", "false", "impossible"] | None
+    delivery: Delivery | None
+    features: Iterable[Feature] | None
+    tools: Iterable[str] | None
+    tool_choice: str | None
+    data_class: str | None
+    region: str | None
+    tenant: str | None
+    affinity: str | None
+    account: str | None
+    server_state: ServerState | None
+    unable: Iterable[Unable] | Unable | None
+    max_wait_ms: int | None
+    prior: Prior | dict[str, int] | None
+    language: str | None
+    now_ms: int | None
+    on_decision: Callable[[Decision, Call], object] | None
+    ledger: _Ledger | None
+    cached: Callable[[Decision], Any] | None
+    preset: Callable[[Decision], Any] | None
+    queue: Callable[[Decision, Call], Any] | None
+    clear: Callable[[Decision], object] | None
+    evidence: Callable[[Any], Evidence | dict[str, Any] | None] | None
+    resume: bool
+    reraise: bool
+    call: Call | None
+
 @final
 class Policy:
     """A checked and compiled card. Immutable."""
@@ -196,13 +245,32 @@ class Engine:
         language: str | None = None, now_ms: int | None = None,
     ) -> Call: ...
     def resume(self, saved: bytes) -> Call: ...
+    @overload
     def run(
-        self, workflow: str, send: Callable[[Attempt], _T], **facts: Any,
+        self, workflow: str, send: Callable[[Attempt], _T], *,
+        outcome: Literal[False] = False,
+        sleep: Callable[[float], object] = ..., **options: Unpack[_Options],
     ) -> _T: ...
+    @overload
+    def run(
+        self, workflow: str, send: Callable[[Attempt], object], *,
+        outcome: Literal[True], sleep: Callable[[float], object] = ...,
+        **options: Unpack[_Options],
+    ) -> Outcome: ...
+    @overload
     def arun(
-        self, workflow: str, send: Callable[[Attempt], Awaitable[_T]],
-        **facts: Any,
-    ) -> Awaitable[_T]: ...
+        self, workflow: str, send: Callable[[Attempt], Awaitable[_T]], *,
+        outcome: Literal[False] = False,
+        sleep: Callable[[float], Awaitable[object]] = ...,
+        **options: Unpack[_Options],
+    ) -> Coroutine[Any, Any, _T]: ...
+    @overload
+    def arun(
+        self, workflow: str, send: Callable[[Attempt], Awaitable[object]], *,
+        outcome: Literal[True],
+        sleep: Callable[[float], Awaitable[object]] = ...,
+        **options: Unpack[_Options],
+    ) -> Coroutine[Any, Any, Outcome]: ...
     def reload(
         self, policy: Policy | str | PathLike[str] | dict[str, Any], *,
         now_ms: int | None = None,
