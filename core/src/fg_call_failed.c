@@ -134,6 +134,7 @@ static void recount(fg_call_state *s, const fg_failure *f, uint32_t inner_attemp
   if (inner_attempts > 1) {
     s->attempts_used = (uint16_t)fg_min32(fg_add32(s->attempts_used, inner_attempts - 1), UINT16_MAX);
     *sends = (uint8_t)fg_min32(fg_add32(*sends, inner_attempts - 1), UINT8_MAX);
+    s->inner = (uint16_t)fg_min32(fg_add32(s->inner, inner_attempts - 1), UINT16_MAX);
   }
   if (!(f->flags & FG_FAIL_NEVER_SENT)) {
     return;
@@ -171,6 +172,9 @@ void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *r
     fg_bucket_refund(&ask.route->retry, &e->bucket, s->live.paid_milli, t); /* what never left costs nothing */
   }
   s->live.paid_milli = 0;
+  if (inner_attempts > 1 && fg_ask_of(e, s, place, t, &ask)) {
+    fg_count(&ask.route->count[FG_ROUTE_ATTEMPTS], inner_attempts - 1); /* never fewer than the provider saw */
+  }
   outcome_of(f, &o);
   if ((f->owner == FG_OWNER_RATE || f->owner == FG_OWNER_TRANSIENT) && o.has_hint && fg_ask_of(e, s, place, t, &ask)) {
     fg_health_told_to_wait(&ask, f->scope, f->retry_after_ms, t);

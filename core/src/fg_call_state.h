@@ -87,6 +87,7 @@ typedef struct fg_call_state {
   uint8_t shown, effect, prior_effect, billing; /* commit facts of the step; billing of the last attempt */
   uint8_t op_count, op_overflow, ladder_spent, attempt_count, counted, degraded, alerts, empty_end; /* counted: 1 + FG_WF_* this call stands in */
   uint32_t failed_elapsed_ms;
+  uint16_t inner, spare;             /* requests inner layers made beyond the attempts permitted here */
   uint32_t clocks_at, stall_ms;      /* the kept decision's clocks are those of an attempt that begins then */
   struct { uint8_t owner, kind, klass, scope, period, billed, commit, repair; uint16_t flags, zero; uint32_t retry_after_ms, rule; } failure;
   /* routes */

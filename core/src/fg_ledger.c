@@ -137,6 +137,8 @@ static void end_line(const fg_engine *e, const fg_call_state *s, const fg_decisi
   fg_obj_str(o, "served", fg_route_name(e->policy, d->action == FG_ACTION_ACCEPT ? d->route : 0));
   fg_obj_u64(o, "elapsed_ms", fg_clamp32(s->last_t - s->began_t));
   fg_obj_u64(o, "attempts", s->attempt_count);
+  fg_obj_u64(o, "attempts_used", s->attempts_used); /* of the step, with what was spent before the call and by inner layers */
+  fg_obj_u64(o, "requests", (uint64_t)s->attempt_count + s->inner); /* an inner layer's as well: what the provider saw */
   fg_obj_u64(o, "resends", s->resends);
   fg_obj_u64(o, "tokens", s->spent_tokens);
   money(o, "cost_usd", s->spent_nusd); /* held and settled */
