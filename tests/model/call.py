@@ -112,6 +112,7 @@ class Call:
     last: Decision | None = None
     ended: bool = False
     dropped: bool = False
+    left: bool = False  # the caller is gone
     accepted: bool = False
     step_number: int = 1
     held_since: int | None = None

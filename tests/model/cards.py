@@ -56,6 +56,7 @@ class Spec:
     total: int
     per_route: int
     per_class: dict[str, int]
+    kind_retries: int  # on one route, whether they left this side or not
     call_resends: int
     elapsed_ms: int | None
     extra_tokens: int | None  # None: as many of the first attempt's holds as `extra_holds`
@@ -258,7 +259,8 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
     if accounts:
         card["accounts"] = accounts
     holds = {"interactive": 1, "batch": 2, "effectful": 0}[kind]
-    resolved = Spec(specs, "main", standins, kind, safe, after_visible, silence, total, per_route, per_class, call_resends, elapsed, extra_tokens, extra_cost, holds,
+    resolved = Spec(specs, "main", standins, kind, safe, after_visible, silence, total, per_route, per_class,
+                    max({"interactive": 1, "batch": 2, "effectful": 1}[kind], per_route - 1), call_resends, elapsed, extra_tokens, extra_cost, holds,
                 quality, hold_ms, slow_ms, queue, spill, stop_on, ladder, first_token, 30_000, 60_000, schema, breaker, bucket,
                 {"base": 500, "rate_base": 1_000, "cap": 20_000, "hint_cap": 60_000}, hourly,
                 per_class["server"] if "server" in budget.get("per_class", {}) else 1, priced)

@@ -40,6 +40,7 @@ class Model:
         call = self.calls[op["call"]]
         if call.pending is not None and call.pending.what != "first" and what in ("begin_attempt", "cancel", "unable"):
             self.h.route[call.failed_route].bucket_soft = True  # paid, and perhaps not sent: is it paid back?
+        call.left = call.left or what == "cancel"
         if call.ended and not self._wakes(call, what):
             return call.last if what not in ("event",) else None
         decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
@@ -57,6 +58,8 @@ class Model:
     def _wakes(call: Call, what: str) -> bool:
         if what == "step":
             return call.accepted
+        if call.left:
+            return False
         if what == "resolved":
             return call.last is not None and call.last.action == "fail_closed" and bool(call.last.reason and "reconcile_first" in call.last.reason)
         if what == "unable":
@@ -148,8 +151,12 @@ class Model:
             self.h.resends_hour += 1
             f = call.failure
             assert f is not None
+            if pending.prompt:
+                call.retried[route] = call.retried.get(route, 0) + 1
             if pending.what == "retry":
                 call.class_used[(route, f.klass)] = call.class_used.get((route, f.klass), 0) + 1
+                if not f.local:
+                    call.retried[route] = call.retried.get(route, 0) + 1
                 if f.overload:
                     call.overloaded[route] = call.overloaded.get(route, 0) + 1
                 if f.owner == "rate":
@@ -316,7 +323,7 @@ class Model:
         call.held_since = None
         call.step_begun, call.attempts_used, call.prior = now, 0, 0
         call.spent_steps = set()
-        call.sends, call.class_used, call.overloaded, call.waited = {}, {}, {}, set()
+        call.sends, call.class_used, call.overloaded, call.waited, call.retried = {}, {}, {}, set(), {}
         call.failure, call.paid, call.pending, call.attempt = None, 0, None, None
         call.failed_billing, call.failed_shown, call.failed_route = "none", "nothing", ""
         call.ended = call.accepted = False

@@ -170,7 +170,7 @@ class Rules:
         spec = self.spec
         if call.attempts_left() < 1 or call.resends >= spec.call_resends or call.sends_left(route) < 1:
             return False
-        if self._cost(call, False) and self.h.retries(route) >= 1 and prompt != call.prompt:
+        if prompt != call.prompt and (self._cost(call, False) and self.h.retries(route) >= 1 or call.retried.get(route, 0) >= spec.kind_retries):
             return False
         if spec.retries_per_hour is not None and self.h.resends_hour >= spec.retries_per_hour:
             return False
@@ -203,6 +203,8 @@ class Rules:
         chosen = answer.step == "compact" if compact else answer.action == "retry" or (answer.action == "proceed" and answer.route == route)
         assert f is not None
         if route in call.out or f.must_not_retry or call.class_left(route, f.klass) < 1:
+            return None
+        if not f.local and call.retried.get(route, 0) >= spec.kind_retries:
             return None
         if f.overload and call.overloaded.get(route, 0) >= spec.overload_retries:
             return None
