@@ -40,7 +40,7 @@ class Model:
         call = self.calls[op["call"]]
         if call.pending is not None and call.pending.what != "first" and what in ("begin_attempt", "cancel", "unable"):
             self.h.route[call.failed_route].bucket_soft = True  # paid, and perhaps not sent: is it paid back?
-        call.left = call.left or what == "cancel"
+        call.left = call.left or (what == "cancel" and not call.accepted)
         if call.ended and not self._wakes(call, what):
             return call.last if what not in ("event",) else None
         decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
@@ -151,8 +151,6 @@ class Model:
             self.h.resends_hour += 1
             f = call.failure
             assert f is not None
-            if pending.prompt:
-                call.retried[route] = call.retried.get(route, 0) + 1
             if pending.what == "retry":
                 call.class_used[(route, f.klass)] = call.class_used.get((route, f.klass), 0) + 1
                 if not f.local:
