@@ -26,6 +26,7 @@ extern "C" {
 /* ------------------------------------------------------------------ names */
 /* Each table: XX(number, NAME, wire_name). Numbers are never reused; wire names appear in cards, vectors, ledgers, logs. */
 
+/* What to do. HEDGE is a word of cards and hosts; this version never decides it. */
 #define FG_ACTION_MAP(XX)                                                                                                              \
   XX(0, FAIL_CLOSED, fail_closed)                                                                                                      \
   XX(1, RETRY, retry)                                                                                                                  \
@@ -56,7 +57,7 @@ extern "C" {
   XX(4, CONTRACT, contract)                                                                                                            \
   XX(5, HEALTH, health)
 
-/* Failure class: which per-class retry limit applies (DESIGN 7). */
+/* Failure class: which per-class retry limit applies (core/doc/design.md, 7). */
 #define FG_CLASS_MAP(XX)                                                                                                               \
   XX(0, OTHER, other)                                                                                                                  \
   XX(1, CONNECT, connect)                                                                                                              \
@@ -178,7 +179,7 @@ extern "C" {
   XX(12, CHANGE_CONTENT, change_content)                                                                                               \
   XX(13, SMALLER_REQUEST, smaller_request)
 
-/* Commit facts (DESIGN 5); ordered, later is worse. */
+/* Commit facts (core/doc/design.md, 5); ordered, later is worse. */
 #define FG_BILLING_MAP(XX)                                                                                                             \
   XX(0, NONE, none)                                                                                                                    \
   XX(1, POSSIBLE, possible)                                                                                                            \
@@ -253,7 +254,7 @@ extern "C" {
   XX(12, FILE, file)                                                                                                                   \
   XX(13, STREAMING, streaming)
 
-/* What this host cannot do (bit n is value 1 << n). */
+/* What this host cannot do (bit n is value 1 << n). HEDGE and TICK change no decision of this version. */
 #define FG_UNABLE_MAP(XX)                                                                                                              \
   XX(0, WAIT, wait)                                                                                                                    \
   XX(1, REROUTE, reroute)                                                                                                              \
@@ -391,7 +392,6 @@ extern "C" {
   XX(67, DOES_NOT_FIT_FEATURES, does_not_fit_features, CONTRACT)                                                                       \
   XX(68, DOES_NOT_FIT_DATA, does_not_fit_data, CONTRACT)                                                                               \
   XX(69, DOES_NOT_FIT_REGION, does_not_fit_region, CONTRACT)                                                                           \
-  XX(70, DOES_NOT_FIT_TENANT, does_not_fit_tenant, CONTRACT)                                                                           \
   XX(71, SAME_SCOPE, same_scope, CONTRACT)                                                                                             \
   XX(72, SAME_BUDGET, same_budget, CONTRACT)                                                                                           \
   XX(73, SAME_VENDOR, same_vendor, CONTRACT)                                                                                           \
@@ -421,7 +421,7 @@ extern "C" {
   XX(3, MESSAGES, messages)                                                                                                            \
   XX(4, GEMINI, generateContent)
 
-/* Tables fg_name, fg_parse and fg_count answer for. */
+/* Tables fg_name and fg_parse answer for. */
 #define FG_TABLE_MAP(XX)                                                                                                               \
   XX(1, ACTION, action)                                                                                                                \
   XX(2, OWNER, owner)                                                                                                                  \
@@ -550,7 +550,7 @@ enum {
 enum { FG_LOAD_MAP(FG_ENUM_LOAD) FG_LOAD_COUNT };
 enum { FG_TABLE_LOAD = 40 };
 
-enum { FG_ROUTES_MAX = 16, FG_OPS_MAX = 32, FG_LADDER_MAX = 8, FG_LIVE_MAX = 2, FG_NAME_MAX = 64, FG_CALL_ID_MAX = 40, FG_TOOLS_MAX = 128 };
+enum { FG_ROUTES_MAX = 16, FG_OPS_MAX = 32, FG_LADDER_MAX = 8, FG_NAME_MAX = 64, FG_CALL_ID_MAX = 40, FG_TOOLS_MAX = 128 };
 
 /* ---------------------------------------------------------------- structs */
 typedef struct fg_policy fg_policy;
@@ -653,7 +653,11 @@ typedef struct fg_decision {
   uint32_t wait_ms;        /* wait so long first */
   uint32_t wake_ms;        /* call fg_call_deadline after so long if nothing came; 0 = nothing runs */
   uint32_t reason, detail; /* FG_REASON_*: what stopped the nicer action; what stopped the one before it */
-  uint32_t gate, owner, kind, step, ladder_step, resume_from, lookup, cancel; /* cancel: an attempt's number, 0 none */
+  uint32_t gate, owner, kind; /* FG_GATE_* of reason; FG_OWNER_* and FG_KIND_* of the last failure */
+  uint32_t step, ladder_step; /* degrade: number of the ladder step in the card, from 1, 0 none; FG_STEP_* of it */
+  uint32_t resume_from;    /* FG_RESUME_*: from where the next send begins */
+  uint32_t lookup;         /* FG_LOOKUP_*: how an uncertain attempt or effect can be settled */
+  uint32_t cancel;         /* number of the attempt to hang up, 0 none */
   uint32_t attempts_left, elapsed_left_ms, tokens_left, may_pay_twice;        /* *_left: UINT32_MAX = no limit */
   int64_t cost_left_nusd;                                                     /* INT64_MAX = no limit */
   uint32_t connect_ms, first_token_ms, idle_ms, progress_ms, total_ms;
@@ -744,118 +748,214 @@ typedef struct fg_facts { /* everything fg_decide looks at; the engine fills the
   fg_candidate candidate[16];
 } fg_facts;
 
-typedef struct fg_route_info {
-  uint32_t size, account;
-  fg_str name, provider, model, base_url, key_env, account_name, api;
+typedef struct fg_route_info { /* what the card says of a route; texts point into the policy, empty = not given */
+  uint32_t size, account;  /* account: its id */
+  fg_str name, provider, model, base_url;
+  fg_str key_env;          /* environment variable that holds the key; the key itself is nowhere */
+  fg_str account_name, api;
   int64_t price_input, price_cached, price_output; /* nano-dollars per million tokens; -1 unknown */
 } fg_route_info;
 
-typedef struct fg_route_view { /* one route's live state */
-  uint32_t size, breaker, health, open_for_ms, generation, opened_count, in_flight, retries, limit, z_milli, run, window_ok, window_failed;
-  uint32_t first_token_ms, stall_ms, samples, rate_milli, not_before_ms, balance_milli, latch, latch_for_ms;
-  uint64_t attempts, successes, failures, tokens;
+typedef struct fg_route_view { /* one route's live state, over all processes of the region */
+  uint32_t size, breaker, health;  /* FG_BREAKER_*; FG_HEALTH_*: why it may not serve now */
+  uint32_t open_for_ms;            /* until the breaker lets a probe through; 0 when it is not open */
+  uint32_t generation;             /* of the breaker: raised with every change of its state */
+  uint32_t opened_count;           /* times it opened */
+  uint32_t in_flight, retries;     /* attempts now; same-route retries among them */
+  uint32_t limit;                  /* in-flight limit of the card; 0 none */
+  uint32_t z_milli, run;           /* stall evidence, in thousandths of a standard deviation; failures in a row */
+  uint32_t window_ok, window_failed;    /* ends in the breaker's window */
+  uint32_t first_token_ms, stall_ms;    /* median to the first token; silence that is unusual */
+  uint32_t samples;                /* first tokens these were learned from */
+  uint32_t rate_milli;             /* learned pace, requests per 1,000 s; 0: this version learns none */
+  uint32_t not_before_ms;          /* rest of a Retry-After */
+  uint32_t balance_milli;          /* retry bucket; 1,000 pays one retry */
+  uint32_t latch, latch_for_ms;    /* FG_HEALTH_*_LATCHED, or FG_HEALTH_OK; until it lets a probe through */
+  uint64_t attempts, successes, failures, tokens; /* since the record was made */
 } fg_route_view;
 
-typedef struct fg_workflow_view { /* one workflow's counters since the region was made */
+typedef struct fg_workflow_view { /* one workflow's counters since its record was made, over all processes of the region */
   uint32_t size, zero;
-  uint64_t calls, primary_success, retry_recovery, fallback_recovery, degraded, failed_closed, queued, cancelled;
-  uint64_t retries_this_hour, spent_today_nusd; /* held worst cases included */
+  uint64_t calls;                  /* begun; each stands in one of the next seven, the latest, or is still open */
+  uint64_t primary_success, retry_recovery, fallback_recovery, degraded, failed_closed, queued, cancelled;
+  uint64_t retries_this_hour;
+  uint64_t spent_today_nusd;       /* nano-dollars, held worst cases included */
 } fg_workflow_view;
 
 /* --------------------------------------------------------------- functions */
-/* Pure: no engine, no state. Any thread. */
+/* Every one says: what it means; units and ranges; who owns what; errors; threads. Where nothing is said: pointers are borrowed for the
+ * call and must not be NULL, nothing is allocated, any thread may call it, and a result is a plain value. An `out` struct has its size
+ * set by the caller; one that is too small is FG_ERR_ABI, a NULL pointer or a value outside its range is FG_ERR_ARG. */
 
-FG_API uint32_t fg_version(void); /* major << 16 | minor << 8 | patch */
-FG_API uint32_t fg_abi(void);     /* a small integer, raised when a struct or meaning breaks */
-/* Bytes of a public struct by its name ("fg_decision"), 0 if unknown: bindings check themselves at load. */
+/* ---- names, and the pure functions: no engine, no state */
+
+/* The library's version: major << 16 | minor << 8 | patch. */
+FG_API uint32_t fg_version(void);
+/* The number of the binary interface: a small integer, raised when a struct or a meaning breaks. */
+FG_API uint32_t fg_abi(void);
+/* Bytes of a public struct by its name, such as "fg_decision"; 0: no such struct, or NULL. Bindings check themselves with it at load. */
 FG_API uint32_t fg_sizeof(const char *name);
-/* Wire name of a value of a table (FG_TABLE_*); NULL if unknown. For bit-set tables value is the bit's number. Static text. */
+/* Wire name of a value of a table (FG_TABLE_*); of a bit set's table, value is the bit's number. Static text, never freed; NULL: no such
+ * table or value. */
 FG_API const char *fg_name(uint32_t table, uint32_t value);
-/* Value of a wire name, or -1. */
+/* Value of a wire name of `len` bytes in a table (FG_TABLE_*); of a bit set's table, the bit's number. -1: not there, or text is NULL. */
 FG_API int32_t fg_parse(uint32_t table, const char *text, uint32_t len);
-/* FG_GATE_* a reason belongs to. */
+/* FG_GATE_* a reason (FG_REASON_*) belongs to; FG_GATE_NONE for an unknown one. */
 FG_API uint32_t fg_reason_gate(uint32_t reason);
-/* Evidence to failure. p may be NULL (built-in rules only). FG_OK, FG_ERR_ARG, FG_ERR_ABI. */
+/* Judges one failed attempt: evidence to owner, kind, class and waits (milliseconds). p may be NULL: built-in rules only. out holds no
+ * pointer into the evidence. FG_OK, whatever the evidence says; FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_classify(const fg_policy *p, const fg_evidence *e, fg_failure *out);
-/* One line on the rule that matched (failure.rule); never NULL. */
+/* One line on the rule that matched (fg_failure.rule); "" when there is none, never NULL. The text of a card's own rule lies in p. */
 FG_API const char *fg_rule_why(const fg_policy *p, uint32_t rule);
-/* The pure kernel: facts to decision, nothing else read. */
+/* The kernel: facts to decision, nothing else is read or changed. FG_OK; FG_ERR_ARG when a count or an index of the facts is out of
+ * range, FG_ERR_ABI; after an error out->action is fail_closed. */
 FG_API int32_t fg_decide(const fg_facts *facts, fg_decision *out);
 
-/* The stream scanner. wire: FG_WIRE_*; flags: FG_SSE_WHOLE for a body that is one JSON document. */
-enum { FG_SSE_WHOLE = 1 };
+/* ---- the stream scanner; one fg_sse, the caller's memory, is used by one thread at a time */
+
+enum { FG_SSE_WHOLE = 1 }; /* flag of fg_sse_init: the body is one JSON document, not a stream */
 enum { /* bits fg_sse_feed returns */
   FG_SAW_BYTE = 1, FG_SAW_LIFECYCLE = 2, FG_SAW_REASONING = 4, FG_SAW_TOKEN = 8, FG_SAW_TOOL_ARGS = 16, FG_SAW_USAGE = 32,
   FG_SAW_TERMINAL = 64, FG_SAW_ERROR = 128, FG_SAW_MALFORMED = 256
 };
+/* Begins a scan. wire: FG_WIRE_*, AUTO tells it from the events; flags: FG_SSE_*. Needs no end: drop or reuse the memory. */
 FG_API void fg_sse_init(fg_sse *s, uint32_t wire, uint32_t flags);
-/* Feed decoded bytes as they come, cut anywhere. Returns >= 0: what this chunk contained (FG_SAW_*), or FG_ERR_ARG. */
+/* Feeds `len` decoded bytes of the body as they come, cut anywhere; they are not kept. bytes may be NULL when len is 0. Returns what
+ * these bytes contained (FG_SAW_*, 0 or more); FG_ERR_ARG. */
 FG_API int32_t fg_sse_feed(fg_sse *s, const char *bytes, uint32_t len);
-/* Usage, finish reason and counts seen so far. output points nowhere (the text is not kept). */
+/* Finish reason, usage (tokens, nano-dollars) and counts seen so far, for fg_call_success and fg_call_usage. out->output stays empty: the
+ * text is not kept. FG_OK, FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_sse_answer(const fg_sse *s, fg_answer *out);
-/* Progress and any in-band error as evidence: status, body and terminal are filled; body points into s. */
+/* Progress and an in-band error as evidence, for fg_call_failure: fills status and phase where the caller left them unknown, the
+ * progress fields, terminal and body; the other fields stay. body points into s: use it before s is fed again or dropped. FG_OK,
+ * FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_sse_evidence(const fg_sse *s, fg_evidence *out);
 
-/* Card. fg_card_load parses, checks and compiles JSON text into one flat block (freed with fg_policy_free; the block may be
- * copied or mapped elsewhere, fg_policy_bytes long). FG_OK; FG_ERR_SYNTAX, _RANGE, _CONTRACT, _NOMEM with err filled. */
+/* ---- the card: JSON text to one flat, immutable block that any number of threads and engines share */
+
+/* Parses, checks and compiles `len` bytes of JSON. The block is the caller's: freed with fg_policy_free, or copied and mapped elsewhere
+ * (8-byte aligned, fg_policy_bytes long). Allocates through mem, nothing but the block stays allocated. FG_OK; FG_ERR_SYNTAX,
+ * FG_ERR_RANGE, FG_ERR_CONTRACT, FG_ERR_NOMEM with err (may be NULL) filled: what, path, line, column; FG_ERR_ARG. *out is NULL after an
+ * error. */
 FG_API int32_t fg_card_load(const char *text, uint64_t len, const fg_mem *mem, fg_policy **out, fg_error *err);
+/* Frees a block through the allocator it was made with. No engine may use it any more. NULL is fine. */
 FG_API void fg_policy_free(fg_policy *p, const fg_mem *mem);
+/* Bytes of the block; 0: not a block of this library's layout. */
 FG_API uint64_t fg_policy_bytes(const fg_policy *p);
-/* "sha256:…" of the card's meaning; 71 characters. */
+/* "sha256:" and 64 hexadecimal digits of the card's meaning: the order of keys and white space do not count. Points into p. FG_OK,
+ * FG_ERR_ARG. */
 FG_API int32_t fg_policy_fingerprint(const fg_policy *p, fg_str *out);
-enum { FG_FIND_ROUTE = 1, FG_FIND_WORKFLOW = 2, FG_FIND_ACCOUNT = 3 };
-FG_API uint32_t fg_policy_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len); /* 0 = not there */
+enum { FG_FIND_ROUTE = 1, FG_FIND_WORKFLOW = 2, FG_FIND_ACCOUNT = 3 }; /* `what` of the three functions below */
+/* Id of a name of `len` bytes, from 1; 0: not there. */
+FG_API uint32_t fg_policy_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len);
+/* How many there are: ids are 1 to that; 0: no such `what`. */
 FG_API uint32_t fg_policy_count(const fg_policy *p, uint32_t what);
+/* Name of an id; points into p. FG_OK; FG_ERR_ARG: no such id. */
 FG_API int32_t fg_policy_name(const fg_policy *p, uint32_t what, uint32_t id, fg_str *out);
+/* What the card says of a route (an id): where to send and what it costs. Texts point into p. FG_OK; FG_ERR_ARG: no such id; FG_ERR_ABI. */
 FG_API int32_t fg_policy_route_info(const fg_policy *p, uint32_t route, fg_route_info *out);
-/* Text of a preset in a language (falls back to its first). */
+/* Text of a preset (decision.text) in a language such as "en-GB": its own, else that of "en", else the first of the card. language may
+ * be NULL. Points into p. FG_OK; FG_ERR_ARG: no such text. */
 FG_API int32_t fg_policy_preset(const fg_policy *p, uint32_t text, const char *language, uint32_t len, fg_str *out);
-/* The index-th lint warning: FG_OK and err filled, or FG_ERR_RANGE when there are no more. */
+/* The index-th warning about the card, from 0. FG_OK with path, line, column and message; FG_ERR_RANGE: no more; FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_policy_lint(const fg_policy *p, uint32_t index, fg_error *out);
-/* Contract of a workflow with a route: FG_REASON_* that bars it, or 0 when approved (dates not looked at); out: fingerprint to approve. */
+/* May this route (an id) serve this workflow (an id)? *barred: FG_REASON_* that bars it, 0 when approved (dates are not looked at);
+ * *fingerprint, into p: what an approval must name. FG_OK; FG_ERR_ARG: no such id, or the workflow does not name the route. */
 FG_API int32_t fg_policy_contract(const fg_policy *p, uint32_t workflow, uint32_t route, uint32_t *barred, fg_str *fingerprint);
 
-/* Region and engine: the caller's memory. */
+/* ---- region and engine, in the caller's memory; any number of threads and processes at once */
+
+/* Bytes a region of this configuration needs; 0: a size in it is out of range. */
 FG_API uint64_t fg_region_bytes(const fg_region_config *c);
-/* Opens the region in mem (8-byte aligned, zeroed when new). A region of another layout or size is FG_ERR_REGION; of another boot,
- * or nonsense in single words, is reset word by word. base = first now_ms - 1 h. */
+/* Opens the region in mem: 8-byte aligned, at least fg_region_bytes long, all zero when it is new, kept by the caller until no engine
+ * uses it. A region of another boot or clock is begun anew, and err says so though the answer is FG_OK. Opening is not for two processes
+ * at once: hosts lock, as fg_host_map_open does. err may be NULL. FG_OK; FG_ERR_REGION: not a region, or of another layout or size;
+ * FG_ERR_ABI: too few bytes; FG_ERR_ARG, also when now_ms is wall time. */
 FG_API int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int64_t now_ms, fg_region **out, fg_error *err);
-FG_API int32_t fg_region_reap(fg_region *r, uint32_t slot, int64_t now_ms); /* the slot's process is gone: clear its gauges and rows */
+/* The process of this slot is gone: gives back what its attempts in flight held. The slot must not be in use. FG_OK, FG_ERR_ARG. */
+FG_API int32_t fg_region_reap(fg_region *r, uint32_t slot, int64_t now_ms);
+/* Bytes an engine of this policy needs; 0 for NULL. */
 FG_API uint64_t fg_engine_bytes(const fg_policy *p);
-/* slot: 0-based process slot of the region, held by this process. policy and region must outlive the engine. */
+/* Makes an engine in mem (8-byte aligned, fg_engine_bytes long). slot: this process's slot of the region, from 0. seed: of all jitter,
+ * unless the card names one; same seed and same events, same decisions. mem, p and r must outlive the engine; it needs no end. err may be
+ * NULL. FG_OK; FG_ERR_FULL: the region has no room for the policy's routes, accounts or workflows; FG_ERR_ABI: memory too small, or not
+ * a block of this layout; FG_ERR_ARG, also when now_ms is not the region's clock. */
 FG_API int32_t fg_engine_init(void *mem, uint64_t bytes, const fg_policy *p, fg_region *r, uint32_t slot, uint64_t seed, int64_t now_ms,
                               fg_engine **out, fg_error *err);
-/* Wall time of now_ms, kept in the region: contract expiry, daily windows, ledger. */
+/* Tells the wall time of now_ms: unix_ms, milliseconds since 1970. Kept in the region for contract dates, daily limits and the ledger;
+ * say it at the start and every few minutes. FG_OK, FG_ERR_ARG. */
 FG_API int32_t fg_engine_clock(const fg_engine *e, int64_t unix_ms, int64_t now_ms);
-FG_API int32_t fg_engine_tick(const fg_engine *e, int64_t now_ms); /* looks at overdue attempts; returns ms until the next is useful */
+/* Looks at overdue attempts of all processes, so that silence is noticed while no call asks. Returns the milliseconds after which to call
+ * again, 1 to 1,000; FG_ERR_ARG. Optional: every call looks too. */
+FG_API int32_t fg_engine_tick(const fg_engine *e, int64_t now_ms);
+/* Live state of a route (an id). FG_OK; FG_ERR_FULL: the region has no record free for it; FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_route_view *out);
+/* Counters of a workflow (an id). FG_OK; FG_ERR_FULL: the region has no record free for it; FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_engine_workflow(const fg_engine *e, uint32_t workflow, int64_t now_ms, fg_workflow_view *out);
 
-/* One call. Each fills out (FG_OK), or returns an error with out->action = fail_closed. A call is used by one thread at a time. */
-FG_API int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *r, int64_t now_ms, fg_decision *out);
-/* Permission to send what was decided: only its `proceed` allows a send. */
-FG_API int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_evidence *v, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *a, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_deadline(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_unable(const fg_engine *e, fg_call *c, uint32_t what, int64_t now_ms, fg_decision *out);
-/* Begins the next model request of an agent's loop: a checkpoint. 0 tokens = as before. */
-FG_API int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uint32_t max_output_tokens, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
-FG_API int32_t fg_call_resolved(const fg_engine *e, fg_call *c, const char *op, uint32_t len, uint32_t effect, int64_t now_ms, fg_decision *out);
-/* Facts without a decision. attempt 0 = the latest. value: tokens or bytes, FG_FINISH_* for terminal. */
-FG_API int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t kind, uint32_t value, int64_t now_ms);
-FG_API int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *usage, int64_t now_ms);
-FG_API int32_t fg_call_tool(const fg_engine *e, fg_call *c, uint32_t attempt, const char *op, uint32_t len, uint32_t state, uint32_t idempotent,
-                            int64_t now_ms);
-FG_API int32_t fg_call_end(const fg_engine *e, fg_call *c); /* dropped without a word: neutral, needs no clock, twice is fine */
-FG_API int32_t fg_call_decision(const fg_engine *e, const fg_call *c, fg_decision *out); /* the latest decision again */
+/* ---- one call, in the caller's fg_call; used by one thread at a time, any number of calls at once
+ *
+ * * Each function fills out with the decision, or returns an error with out->action = fail_closed. FG_ERR_ARG, FG_ERR_ABI; FG_ERR_STATE: c
+ * was never begun, or with another policy or region. Functions that take an `attempt` mean its number, 0 the latest; news of an attempt
+ * that is over changes nothing, and the latest decision is given again. */
 
-/* Text into the caller's buffer: returns the bytes it needs without the NUL; writes at most cap, always ends with NUL (cap > 0). */
+/* Begins a call: r's facts in, the first decision out (proceed, or fail_closed, queue, hold, fallback, degrade before anything was
+ * sent). Nothing of r is kept by pointer. FG_ERR_ARG also for a workflow the card does not have; FG_ERR_FULL: the region has no record
+ * free for it. */
+FG_API int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *r, int64_t now_ms, fg_decision *out);
+/* Permission to send what was decided, asked after its wait: only a `proceed` from here allows one send; the money is held and the route
+ * admits it in this call. Else the new decision (hold: ask again in wait_ms). FG_ERR_STATE also while an attempt runs. */
+FG_API int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
+/* The attempt failed: what was seen of it, the next decision out. v is read in this call only. */
+FG_API int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_evidence *v, int64_t now_ms, fg_decision *out);
+/* The attempt ended by itself with this answer: accept, or, when the workflow's output check rejects it, what to do next. */
+FG_API int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *a, int64_t now_ms, fg_decision *out);
+/* wake_ms is over: keep_waiting (look again after wake_ms), or the running attempt is out of time, ended as a failure, with decision.cancel
+ * its number: hang up. */
+FG_API int32_t fg_call_deadline(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
+/* This host cannot do what was decided. what: FG_UNABLE_* bits, which hold for the rest of the call; the next best decision out. */
+FG_API int32_t fg_call_unable(const fg_engine *e, fg_call *c, uint32_t what, int64_t now_ms, fg_decision *out);
+/* Begins the next model request of an agent's loop, after an accepted answer: a checkpoint, earlier steps are never sent again. Tokens of
+ * the new request, 0 as before. FG_ERR_STATE also before an answer was accepted. */
+FG_API int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uint32_t max_output_tokens, int64_t now_ms,
+                            fg_decision *out);
+/* The caller left: the call ends without a verdict on the route; decision.cancel is the attempt to hang up, 0 none. */
+FG_API int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out);
+/* What a look-up found out about an operation of this call (op, `len` bytes): effect FG_EFFECT_NONE or FG_EFFECT_COMMITTED. A call that
+ * ended as reconcile_first is decided again once none is left open. FG_ERR_ARG also for an operation the call does not know. */
+FG_API int32_t fg_call_resolved(const fg_engine *e, fg_call *c, const char *op, uint32_t len, uint32_t effect, int64_t now_ms,
+                                fg_decision *out);
+
+/* ---- facts of a call without a decision. FG_OK, also for an attempt that is over; FG_ERR_ARG, FG_ERR_ABI, FG_ERR_STATE as above */
+
+/* Something came or went. kind: FG_EVENT_*; value: how many tokens (token, reasoning) or bytes (tool_args), 0 counts as 1; FG_FINISH_*
+ * of terminal. */
+FG_API int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t kind, uint32_t value, int64_t now_ms);
+/* Usage the provider reported; FG_ANSWER_USAGE_FINAL settles the attempt's money, once, also after it is over. Other fields are not
+ * looked at. */
+FG_API int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *usage, int64_t now_ms);
+/* State (FG_TOOL_*) of an operation of the current step, named by op (`len` bytes; its hash is kept). idempotent: 1 when sending it
+ * again under the same id does nothing twice. attempt is not looked at: an operation belongs to the step. */
+FG_API int32_t fg_call_tool(const fg_engine *e, fg_call *c, uint32_t attempt, const char *op, uint32_t len, uint32_t state,
+                            uint32_t idempotent, int64_t now_ms);
+/* The call is dropped without a word: an attempt in flight is neutral, its money stays held. Needs no clock; twice is fine. */
+FG_API int32_t fg_call_end(const fg_engine *e, fg_call *c);
+/* The latest decision again; changes nothing. */
+FG_API int32_t fg_call_decision(const fg_engine *e, const fg_call *c, fg_decision *out);
+
+/* ---- text into the caller's buffer
+ *
+ * Each returns the bytes the whole text needs, NUL not counted; writes at most cap and always ends with NUL (cap > 0). A NULL or foreign
+ * struct gives an empty text. */
+
+/* Why: a line for the call, one for each gate, one for the decision d of the call c. UTF-8, for people; the wording may change. */
 FG_API uint32_t fg_explain(const fg_engine *e, const fg_call *c, const fg_decision *d, char *buf, uint32_t cap);
 enum { FG_LINE_CALL = 1, FG_LINE_DECISION = 2, FG_LINE_END = 3 };
-FG_API uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t now_ms, char *buf, uint32_t cap);
-/* The decision as compact JSON with wire names: the form vectors, bindings and the ledger share. */
+/* One JSON line of the ledger, without a newline. line: FG_LINE_*; d may be NULL for FG_LINE_CALL. No prompt, key or answer is in it. */
+FG_API uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t now_ms, char *buf,
+                               uint32_t cap);
+/* The decision as compact JSON with wire names, the form vectors, bindings and ledger share. p NULL: routes have no names. "{}" for no
+ * decision. */
 FG_API uint32_t fg_decision_json(const fg_policy *p, const fg_decision *d, char *buf, uint32_t cap);
 
 #ifndef FG_FFI_CDEF

@@ -147,7 +147,6 @@ static void hints(fg_weigh *w) {
   case FG_REASON_DOES_NOT_FIT_TOOLS:
   case FG_REASON_DOES_NOT_FIT_DATA:
   case FG_REASON_DOES_NOT_FIT_REGION:
-  case FG_REASON_DOES_NOT_FIT_TENANT:
   case FG_REASON_DOES_NOT_FIT_ACCOUNT:
     d->hint_status = 400;
     return;

@@ -33,7 +33,6 @@ static void verdict_of(const fg_facts *f, uint32_t why, fg_owner_verdict *o) {
     break;
   case FG_REASON_DOES_NOT_FIT_DATA:
   case FG_REASON_DOES_NOT_FIT_REGION:
-  case FG_REASON_DOES_NOT_FIT_TENANT:
   case FG_REASON_DOES_NOT_FIT_ACCOUNT:
     o->queue = false;
     break;
