@@ -335,8 +335,8 @@ int32_t fg_call_unable(const fg_engine *e, fg_call *c, uint32_t what, int64_t no
   if (what == 0 || (what & ~(uint32_t)FG_UNABLE_ALL) != 0) {
     return FG_ERR_ARG;
   }
-  if (s->state == FG_CALL_NEW || s->state == FG_CALL_ANSWERED || s->state == FG_CALL_ENDED) {
-    fg_call_again(e, s, out);
+  if (s->state == FG_CALL_NEW || s->state == FG_CALL_ANSWERED || s->state == FG_CALL_ENDED || s->gone) {
+    fg_call_again(e, s, out); /* a call that was left stays left */
     return FG_OK;
   }
   s->unable = (uint16_t)(s->unable | what);
@@ -389,7 +389,9 @@ int32_t fg_call_end(const fg_engine *e, fg_call *c) {
     s->live.number = 0;
   }
   fg_call_refund(e, s, s->last_t);
-  if (s->state != FG_CALL_ANSWERED && s->state != FG_CALL_GIVEN) {
+  if (s->state == FG_CALL_GIVEN) {
+    s->gone = 1;
+  } else if (s->state != FG_CALL_ANSWERED) {
     if (s->state != FG_CALL_ENDED) {
       fg_call_count(e, s, FG_WF_CANCELLED, s->last_t);
     }

@@ -123,8 +123,8 @@ void fg_weigh_end(fg_weigh *w, uint32_t reason, uint32_t detail) {
 bool fg_weigh_queue(fg_weigh *w) {
   const fg_facts *f = w->f;
   uint32_t i, wait, earliest = UINT32_MAX;
-  if (!(f->flags & FG_FACT_QUEUE_OK) || (f->unable & FG_UNABLE_QUEUE)) {
-    return false;
+  if (!(f->flags & FG_FACT_QUEUE_OK) || (f->unable & FG_UNABLE_QUEUE) || w->commit.resume_from == FG_RESUME_PREFILL) {
+    return false; /* a redelivered call answers anew: it cannot continue what was shown */
   }
   for (i = 0; i < f->candidate_count; i++) {
     const fg_candidate *c = &f->candidate[i];
@@ -149,6 +149,7 @@ bool fg_weigh_queue(fg_weigh *w) {
   w->d->reason = fg_weigh_reason(w, &w->d->detail);
   w->d->gate = gate_of(w, w->d->reason);
   w->d->wait_ms = earliest == UINT32_MAX ? 0 : earliest;
+  w->d->change |= w->commit.change;
   w->d->resume_from = FG_RESUME_CALL;
   return true;
 }
@@ -162,6 +163,7 @@ static void degrade(fg_weigh *w, const fg_rung *r, uint32_t index, uint32_t chan
     d->route = 0;
     d->reason = reason;
     d->detail = detail;
+    d->change |= w->commit.change; /* what was shown of another answer goes first */
     d->resume_from = FG_RESUME_CALL;
     d->label = 1;
   } else {
@@ -210,7 +212,15 @@ static bool edit_may_send(const fg_weigh *w, const fg_rung *r) {
   if (w->send_why != FG_REASON_NONE || (f->unable & FG_UNABLE_EDIT) || (c.flags & FG_CAND_OUT)) {
     return false;
   }
+  if (w->commit.resume_from == FG_RESUME_PREFILL && !(c.flags & FG_CAND_PREFILL)) {
+    return false;
+  }
   return fg_gate_health(&c) == FG_REASON_NONE && fg_budget_route(f, &c, true) == FG_REASON_NONE;
+}
+
+/* May an answer that is not the model's stand in? Not behind the beginning of one that can only be continued. */
+static bool answers(const fg_weigh *w, uint32_t kinds) {
+  return (kinds & FG_RUNG_ANSWER) != 0 && w->commit.resume_from != FG_RESUME_PREFILL;
 }
 
 static bool try_rung(fg_weigh *w, const fg_rung *r, uint32_t kinds) {
@@ -225,13 +235,13 @@ static bool try_rung(fg_weigh *w, const fg_rung *r, uint32_t kinds) {
     degrade(w, r, r->route_index, 0);
     return true;
   case FG_STEP_CACHED:
-    if (!(kinds & FG_RUNG_ANSWER) || (f->unable & FG_UNABLE_CACHE)) {
+    if (!answers(w, kinds) || (f->unable & FG_UNABLE_CACHE)) {
       return false;
     }
     degrade(w, r, 0, 0);
     return true;
   case FG_STEP_PRESET:
-    if (!(kinds & FG_RUNG_ANSWER) || (f->unable & FG_UNABLE_PRESET)) {
+    if (!answers(w, kinds) || (f->unable & FG_UNABLE_PRESET)) {
       return false;
     }
     degrade(w, r, 0, 0);

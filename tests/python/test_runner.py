@@ -258,6 +258,37 @@ def test_queue(rig: Rig, drive: typing.Any) -> None:
                  ) == "queued" or not kept
 
 
+def test_a_redelivery_of_a_redelivery(rig: Rig, drive: typing.Any) -> None:
+    """Attempts carry over each time: a call cannot be queued for ever."""
+    quota = ProviderError(429, body=json.dumps({"error": {
+        "code": "insufficient_quota", "type": "insufficient_quota",
+        "message": "You exceeded your current quota"}}))
+    prior: "dict[str, int]" = {"attempts": 2}
+    with pytest.raises(fivegates.Queued) as caught:
+        drive(rig.fake(quota), "batch", prior=prior)
+    assert caught.value.prior["attempts"] == 3
+
+
+def test_cleared_before_another_answer(
+        card: "dict[str, typing.Any]") -> None:
+    """after_visible: restart. What was shown goes before a cached answer."""
+    card["workflows"]["w"].update(after_visible="restart",
+                                  budget={"total_attempts": 1})
+    seen: "list[str]" = []
+
+    def send(attempt: fivegates.Attempt) -> str:
+        attempt.token(5)
+        raise ConnectionResetError("cut")
+
+    def cached(decision: fivegates.Decision) -> str:
+        seen.append("cached")
+        return "old"
+
+    assert Rig(card).run(send, cached=cached,
+                         clear=lambda d: seen.append("cleared")) == "old"
+    assert seen == ["cached", "cleared"]
+
+
 def test_bad_answers(card: "dict[str, typing.Any]") -> None:
     card["workflows"]["w"]["requires"] = {"output": {"json_schema": True,
         "schema": {"type": "object", "required": ["answer"]}}}

@@ -271,7 +271,7 @@ def _changes(decision: "Decision") -> "dict[str, typing.Any]":
 def prior_of(call: "Call") -> "dict[str, int]":
     """What a call has spent, for begin(prior=...) of its redelivery."""
     spent = json.loads(call.ledger_line("end"))
-    return {"attempts": spent["attempts"], "tokens": spent["tokens"],
+    return {"attempts": spent["attempts_used"], "tokens": spent["tokens"],
             "cost_nusd": int(decimal.Decimal(spent["cost_usd"] or 0)
                              * 1_000_000_000)}
 
@@ -379,6 +379,7 @@ class _Run:
             if action == "accept":
                 return self.end(decision, self.result)
             if action == "queue":
+                yield from self._clear(decision)
                 if self.queue is not None:
                     return self.end(decision, (
                         yield "ask", self.queue, (decision, self.call)))
@@ -386,6 +387,7 @@ class _Run:
             if action == "degrade" and decision.ladder_step not in _SENT_STEPS:
                 answered, value = yield from self._stand_in(decision)
                 if answered:
+                    yield from self._clear(decision)
                     return self.end(decision, value)
                 decision = self.call.unable(
                     "cache" if decision.ladder_step == "cached" else "preset")
@@ -394,6 +396,11 @@ class _Run:
                               "degrade"):
                 self.refuse(decision)
             decision = yield from self._next(decision)
+
+    def _clear(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, None]":
+        """Nothing is put behind the beginning of another answer."""
+        if "clear_shown" in decision.change and self.clear is not None:
+            yield "ask", self.clear, (decision,)
 
     def _stand_in(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, tuple[bool, typing.Any]]":
         """An answer without a send: (found, value)."""
@@ -413,8 +420,7 @@ class _Run:
         if permit.action != "proceed":
             return permit
         self.told(permit)
-        if "clear_shown" in permit.change and self.clear is not None:
-            yield "ask", self.clear, (permit,)
+        yield from self._clear(permit)
         route = self.engine.policy.route(permit.route or "")
         attempt = Attempt(self.call, permit, route, self.streamed)
         self.attempts += 1
