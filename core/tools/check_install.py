@@ -1,7 +1,8 @@
 """An installed library is usable: pkg-config, the header, shared and static.
 
-Installs the given build folder into a temporary one and compiles a program
-against nothing but what was installed.
+Installs the given build folder into a temporary one and compiles programs
+against nothing but what was installed: one of three lines, and the one that
+core/README.md shows.
 """
 
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+README = pathlib.Path(__file__).parents[1] / "README.md"
 PROGRAM = """
 #include <stdio.h>
 #include "fivegates.h"
@@ -26,6 +28,12 @@ def run(*command: str, **env: str) -> str:
     if out.returncode:
         raise SystemExit(f"{' '.join(command)}\n{out.stdout}{out.stderr}")
     return out.stdout
+
+
+def example() -> str:
+    """The C program that core/README.md shows."""
+    text = README.read_text(encoding="utf-8")
+    return text.split("```c\n", 1)[1].split("```", 1)[0]
 
 
 def main() -> int:
@@ -61,6 +69,12 @@ def main() -> int:
             packed = run(str(root / "a"), **env).strip()
             if int(packed) != major << 16 | minor << 8 | patch:
                 print(f"fg_version() is {packed}, core/VERSION {version}")
+                return 1
+            (root / "b.c").write_text(example(), encoding="utf-8")
+            run("cc", "-Wall", "-Wextra", "-Werror", str(root / "b.c"), "-o",
+                str(root / "b"), *flags)
+            if not run(str(root / "b"), **env).startswith("retry, wait "):
+                print("the program of core/README.md did not retry")
                 return 1
             print(" ".join(kind) or "shared", "ok")
     return 0

@@ -1,13 +1,16 @@
-"""The README's example runs as it stands, against the loopback provider."""
+"""The documents' examples run as they stand, against the loopback provider,
+their links lead somewhere, and their tables are whole."""
 
 from __future__ import annotations
 
 import re
+import types
 import typing
 
 import pytest
 
 import fivegates
+from fivegates import _core
 
 from .conftest import ROOT, Provider
 
@@ -39,3 +42,92 @@ def test_without_the_loop(policy: fivegates.Policy) -> None:
     scope = {"fivegates": fivegates, "engine": fivegates.Engine(policy)}
     exec(compile(code.replace('"support-answer"', '"w"'), "README.md", "exec"),
          scope)
+
+
+def test_the_first_page(provider: Provider, tmp_path: typing.Any,
+                        monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openai")
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    code, = re.findall(r"```python\n(.*?)```", page, re.S)
+    card, = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    (tmp_path / "card.yaml").write_text(card)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/ok/v1")
+    scope: "dict[str, typing.Any]" = {
+        "messages": [{"role": "user", "content": "x"}]}
+    exec(compile(code, "README.md", "exec"), scope)
+    assert scope["answer"] == "one two three four five "
+    scope["client"].close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_tool(policy: fivegates.Policy, lost: bool) -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    code, = re.findall(r"acts on the world\n.*?```python\n(.*?)```", README, re.S)
+    paid: "list[str]" = []
+
+    def pay_back(op: str, arguments: str) -> None:
+        paid.append(op)
+        if lost:
+            raise httpx2.ReadError("the connection broke")
+
+    def named(**facts: typing.Any) -> types.SimpleNamespace:
+        return types.SimpleNamespace(**facts)
+
+    answer = named(choices=[named(finish_reason="tool_calls", message=named(
+        content=None, tool_calls=[named(id="1", function=named(
+            name="refund", arguments="{}"))]))])
+    client = named(chat=named(completions=named(create=lambda **request: answer)))
+    client.with_options = lambda **options: client
+    scope: "dict[str, typing.Any]" = {
+        "fivegates": fivegates, "engine": fivegates.Engine(policy),
+        "httpx2": httpx2, "client_for": lambda attempt: client,
+        "pay_back": pay_back, "was_paid_back": lambda op: op in paid}
+    exec(compile(code.replace('"support-answer"', '"w"'), "README.md", "exec"),
+         scope)
+    assert scope["refund"]({"messages": []}) is (None if lost else answer)
+    assert len(paid) == 1
+
+
+def test_the_approved_stand_in() -> None:
+    text = (ROOT / "core/doc/card.md").read_text(encoding="utf-8")
+    card, = re.findall(r"Approving a stand-in\n.*?```yaml\n(.*?)```", text, re.S)
+    policy = fivegates.Policy.loads(card)
+    assert policy.contract("answer", "spare")["approved"]
+    assert policy.lint() == []
+
+
+def test_the_reasons() -> None:
+    """Each reason once, with its gate, and every kind and repair."""
+    text = (ROOT / "core/doc/reasons.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\w*) ?\|", text, re.M))
+    header = (ROOT / "core/include/fivegates.h").read_text(encoding="utf-8")
+    block, = re.findall(r"define FG_REASON_MAP\(XX\)(.*?)\n\n", header, re.S)
+    assert rows == {
+        name: "" if gate == "NONE" else gate.lower()
+        for name, gate in re.findall(r", (\w+), ([A-Z]+)\)", block)}
+    for title, table in (("Kinds", "kind"), ("Repairs", "repair")):
+        part, = re.findall(rf"## {title}\n(.*?)(?:\n## |\Z)", text, re.S)
+        said = re.findall(r"`(\w+)`", part.partition(":\n")[2])
+        assert said == list(_core.names(table))
+
+
+def test_links() -> None:
+    """Every relative link of the documents leads to a file, and its heading."""
+    pages = [path for folder in (".", "core", "core/doc", "bindings/python",
+                                 "tests", "tests/vectors", "benchmarks")
+             for path in (ROOT / folder).glob("*.md")]
+    assert len(pages) > 6
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            if "://" in link:
+                continue
+            name, _, mark = link.partition("#")
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page}: {link}"
+            if mark:
+                titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+                marks = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-")
+                         for one in titles}
+                assert mark in marks, f"{page}: {link}"
