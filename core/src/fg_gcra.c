@@ -20,29 +20,22 @@ static fg_gcra_result look(const fg_gcra_config *c, uint64_t n, uint64_t *tat, u
   uint64_t allowance = tolerance(c);
   uint64_t from = fg_max64(*tat, now);
   uint64_t next = from + spacing(c, n);
-  fg_gcra_result r = {1, 0, 0, 0};
-  int large = n > fg_add64(c->burst, 1);
-  if (large && c->oversize) {
+  fg_gcra_result r = {1, 0};
+  if (n > fg_add64(c->burst, 1)) {
     r.allowed = *tat <= now;
     r.retry_ms = r.allowed ? 0 : up_ms(*tat - now);
-  } else if (large) {
-    r.allowed = 0;
-    r.retry_ms = UINT32_MAX;
   } else if (next > now + allowance) {
     r.allowed = 0;
     r.retry_ms = up_ms(next - allowance - now);
   }
-  if (r.allowed) {
-    *tat = n > 0 ? next : *tat;
+  if (r.allowed && n > 0) {
+    *tat = next;
   }
-  uint64_t owed = *tat > now ? *tat - now : 0;
-  r.remaining = owed < allowance ? fg_mul_div(allowance - owed, c->rate, c->period_us) : 0;
-  r.reset_ms = up_ms(owed);
   return r;
 }
 
 static fg_gcra_result no_limit(void) {
-  fg_gcra_result r = {1, UINT64_MAX, 0, 0};
+  fg_gcra_result r = {1, 0};
   return r;
 }
 
@@ -75,35 +68,6 @@ void fg_gcra_undo(fg_word *tat, const fg_gcra_config *c, uint64_t n) {
 }
 
 fg_gcra_config fg_gcra_per_minute(uint32_t rate) {
-  fg_gcra_config c = {rate, minute_us, rate >= 12 ? rate / 6 - 1 : 0, 1, 0};
-  return c;
-}
-
-fg_pace fg_pace_get(const fg_word *w, int64_t t) {
-  uint64_t v = fg_load(w);
-  fg_pace p = {(uint32_t)fg_bits(v, 62, 2), (uint32_t)fg_bits(v, FG_T_BITS, 25), (int64_t)fg_bits(v, 0, FG_T_BITS)};
-  if (p.mode > FG_PACE_ON || p.since - t > FG_PACE_LIFE_MS || t - p.since > FG_PACE_LIFE_MS) {
-    fg_pace off = {FG_PACE_OFF, 0, 0};
-    return off;
-  }
-  return p;
-}
-
-void fg_pace_set(fg_word *w, uint32_t mode, uint32_t rate_milli, int64_t t) {
-  fg_store(w, fg_put(mode, 62, 2) | fg_put(rate_milli, FG_T_BITS, 25) | fg_put((uint64_t)t, 0, FG_T_BITS));
-}
-
-void fg_pace_clear(fg_word *w) { fg_store(w, 0); }
-
-void fg_pace_verify(fg_word *w, int64_t t) {
-  uint64_t v = fg_load(w);
-  if (v != 0 && fg_pace_get(w, t).mode == FG_PACE_OFF) {
-    (void)fg_cas(w, &v, 0);
-  }
-}
-
-fg_gcra_config fg_pace_config(fg_pace p) {
-  fg_gcra_config c = {p.mode == FG_PACE_ON ? fg_max32(p.rate_milli, 1) : 0, UINT64_C(1000000000), 0, 0, 0};
-  c.burst = p.rate_milli >= 2000 ? p.rate_milli / 1000 - 1 : 0;
+  fg_gcra_config c = {rate, minute_us, rate >= 12 ? rate / 6 - 1 : 0};
   return c;
 }

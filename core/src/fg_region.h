@@ -34,14 +34,10 @@ typedef struct fg_route_rec { /* 2,048 bytes + a gauge word for each process slo
   fg_word breaker, evidence;  /* fg_breaker.h, fg_stall.h */
   fg_word not_before;         /* t:37: a Retry-After all waiters respect */
   fg_word retry;              /* fg_bucket.h */
-  fg_word limit, limit_grow;  /* learned in-flight limit: L_q8:24 mode:3 cut_at:37; used_at:37 step_q8:14 interval:13. 0 = none */
-  fg_word rpm, tpm;           /* fg_gcra.h */
-  fg_word pace, pace_test;    /* fg_gcra.h; next:37 interval_s:10 step:17 */
   fg_word latch, latch_hint;  /* breaker format; t:37 of the reset the provider named */
-  fg_word cadence, mix;
   fg_word window[FG_WINDOW_BUCKETS]; /* fg_window.h: ok, failed */
-  fg_word pace_tat, spare[3];
-  fg_word cadnow[4], late[4];
+  fg_word rpm, tpm;           /* fg_gcra.h */
+  fg_word spare[18];
   fg_word count[FG_ROUTE_COUNTS];
   fg_learn learn[FG_LEARN_KINDS]; /* fg_sketch.h */
   fg_word gauge[];            /* fg_gauge.h; one a process slot */
@@ -61,10 +57,9 @@ _Static_assert(sizeof(fg_account_rec) == 128, "an account record without gauges 
 typedef struct fg_workflow_rec {
   fg_word key, used;
   fg_word retries_hour, spend_day; /* fg_spend.h */
-  fg_word mix, held;          /* held: money held now, micro-dollars */
-  fg_word spill[FG_SPILL_BUCKETS], hedged[FG_SPILL_BUCKETS];
+  fg_word spill[FG_SPILL_BUCKETS]; /* fg_spill.h */
   fg_word count[FG_WF_COUNTS];
-  fg_word spare[2];
+  fg_word spare[8];
 } fg_workflow_rec;
 _Static_assert(sizeof(fg_workflow_rec) == 256, "a workflow record is 256 bytes");
 
@@ -93,9 +88,9 @@ struct fg_region {            /* the head; sizes are written once, as words, so 
   fg_word high;               /* latest t seen */
   fg_word wall;               /* unix ms of t = 0 + 1; 0 = no wall clock */
   fg_word next_due;           /* t when a row may be overdue; 0 = none was ever added */
-  fg_word retries_hour, spend_day, held; /* of everybody */
+  fg_word retries_hour, spend_day; /* of everybody */
   fg_word slots_end;          /* process slots [0, slots_end) have been used */
-  fg_word spare[14];
+  fg_word spare[15];
 };
 _Static_assert(sizeof(struct fg_region) == 256, "the head is 256 bytes");
 

@@ -1,4 +1,4 @@
-/* Shares of a workflow's calls over 60 s: how many may go to stand-ins for want of waiting, how many may be hedged. */
+/* Shares of a workflow's calls over 60 s: how many may go to stand-ins for want of waiting. */
 #ifndef FG_SPILL_H
 #define FG_SPILL_H
 

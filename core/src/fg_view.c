@@ -6,7 +6,6 @@
 int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_route_view *out) {
   fg_health_ask ask;
   fg_health_view v;
-  fg_pace pace;
   fg_quantile q;
   uint32_t did, latch_wait = 0;
   int64_t t;
@@ -48,8 +47,6 @@ int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_r
   out->samples = q.samples;
   q = fg_learn_quantile(&ask.route->learn[FG_LEARN_STREAM], 0, 990000);
   out->stall_ms = fg_stall_after_ms(q.ms, q.samples, 0, FG_STALL_START_MS);
-  pace = fg_pace_get(&ask.route->pace, t);
-  out->rate_milli = pace.mode == FG_PACE_ON ? pace.rate_milli : 0;
   out->not_before_ms = v.health == FG_HEALTH_NOT_BEFORE ? v.wait_ms : 0;
   out->balance_milli = fg_bucket_balance(&ask.route->retry, &e->bucket, t);
   out->latch = fg_health_latch(&ask, t, &latch_wait);

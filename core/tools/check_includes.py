@@ -10,9 +10,8 @@ import re
 import sys
 
 LEVELS = [
-    ["fg_base", "fg_time", "fg_atomic"],
-    ["fg_error", "fg_hash", "fg_math", "fg_names", "fg_rng", "fg_str",
-     "fg_tables", "fg_text"],
+    ["fg_base", "fg_atomic"],
+    ["fg_error", "fg_math", "fg_names", "fg_text"],
     # the compiled card
     ["fg_rules", "fg_scan"],
     ["fg_policy"],
@@ -39,7 +38,7 @@ LEVELS = [
     ["fg_facts"],
     ["fg_call"],
     # text for people and the exported functions
-    ["fg_abi", "fg_api", "fg_explain", "fg_ledger"],
+    ["fg_abi", "fg_explain", "fg_ledger"],
 ]
 # Files of a module whose names do not begin with its name.
 MEMBERS = {"fg_gate": "fg_gates"}
