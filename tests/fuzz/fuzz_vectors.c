@@ -2,6 +2,7 @@
  * the runner answers with passed or failed cases. */
 #include <stdint.h>
 
+int run_vectors_main(int argc, char **argv);
 #define main run_vectors_main
 #include "../c/run_vectors.c"
 #undef main
