@@ -68,7 +68,7 @@ typedef struct fg_card {
   uint32_t sort_len, sort_cap;
 } fg_card;
 
-/* ------------------------------------------------------------------ errors */
+/* ------------------------------------------------- errors and warnings: fg_card_error.c */
 
 void fg_card_push(fg_card *c, const char *key);
 void fg_card_push_index(fg_card *c, uint32_t index);
@@ -80,7 +80,18 @@ int fg_card_nomem(fg_card *c);
 /* A quoted and shortened copy of a card's own text, good for eight uses; a number as text. */
 const char *fg_card_quote(fg_card *c, const char *text);
 const char *fg_card_number_text(fg_card *c, int64_t value, uint32_t decimals);
-const char *fg_card_type(const cJSON *node);
+const char *fg_card_type(const cJSON *node); /* "a text", "an object", ...; for messages */
+/* Of `count` words, `stride` bytes apart (NULL: no word): the nearest to text, or NULL when none is near. */
+const char *fg_card_nearest(const char *text, const char *const *words, uint32_t count, uint32_t stride);
+/* The words with commas between; 0 when they do not fit. */
+int fg_card_word_list(const char *const *words, uint32_t count, uint32_t stride, char *buf, uint32_t cap);
+
+/* A warning about the current path. The first thousand are kept; the last one says how many more there were. */
+int fg_card_warn_parts(fg_card *c, uint32_t last, const char *const *parts);
+#define FG_WARN(c, ...) fg_card_warn_parts(c, 0, (const char *const[]){__VA_ARGS__, NULL})
+#define FG_WARN_LAST(c, ...) fg_card_warn_parts(c, 1, (const char *const[]){__VA_ARGS__, NULL})
+/* Lines and columns of all warnings, in one pass over the text. */
+int fg_card_where(fg_card *c);
 
 /* ------------------------------------------------------------------ tables */
 
@@ -123,9 +134,6 @@ int fg_read_type(fg_card *c, const cJSON *node, uint32_t flags); /* FG_OBJECT, F
 /* A name of the card (1 to 64 bytes, no control bytes). */
 int fg_read_name_ok(fg_card *c, const char *name);
 
-/* Nearest of the words, or NULL when none is near. */
-const char *fg_card_nearest(const char *text, const char *const *words, uint32_t count, uint32_t stride);
-
 /* ------------------------------------------------------------------- names */
 
 /* 1-based id, 0 = not there. names: where the entry's fg_pstr lies, by id - 1. */
@@ -156,14 +164,5 @@ int fg_card_quota(fg_card *c, const cJSON *node, fg_policy_quota *out);
 int fg_card_lint(fg_card *c);
 /* Bits of regions (or data classes) in the policy's table, made when they are new; 64 at most. */
 int fg_card_bits(fg_card *c, int regions, const cJSON *list, uint64_t *bits);
-
-/* -------------------------------------------------------------------- lint */
-
-/* A warning about the current path. The first thousand are kept; the last one says how many more there were. */
-int fg_card_warn_parts(fg_card *c, uint32_t last, const char *const *parts);
-#define FG_WARN(c, ...) fg_card_warn_parts(c, 0, (const char *const[]){__VA_ARGS__, NULL})
-#define FG_WARN_LAST(c, ...) fg_card_warn_parts(c, 1, (const char *const[]){__VA_ARGS__, NULL})
-/* Lines and columns of all warnings, in one pass over the text. */
-int fg_card_where(fg_card *c);
 
 #endif /* FG_CARD_READ_H */
