@@ -3,7 +3,7 @@
  *   curl_call CARD.json WORKFLOW "prompt" [REGION]
  *
  * Routes speak the OpenAI chat API; keys come from the environment (the card's key_env). With REGION (a path such as /dev/shm/my-service) breakers and
- * budgets are shared with every other process that names it. Decisions and the ledger go to stderr, the answer to stdout. */
+ * budgets are shared with every other process that names it. Decisions and the ledger go to stderr, the answer as it came (an event stream) to stdout. */
 #include "fg_curl.h"
 #include "fg_host.h"
 
@@ -107,11 +107,14 @@ static int run(const fg_policy *policy, const fg_engine *engine, const char *wor
   fg_request q;
   fg_curl_job c;
   fg_curl_result r;
-  char why[4096];
+  char why[4096], id[24];
   memset(&q, 0, sizeof q);
+  (void)snprintf(id, sizeof id, "fg-%016llx", (unsigned long long)fg_host_seed());
   q.size = (uint32_t)sizeof q;
   q.workflow.ptr = workflow;
   q.workflow.len = (uint32_t)strlen(workflow);
+  q.call_id.ptr = id; /* the ledger's lines of one call */
+  q.call_id.len = (uint32_t)strlen(id);
   q.prompt_tokens = 8 + (uint32_t)strlen(prompt) / PROMPT_TOKENS_PER_BYTE;
   q.max_output_tokens = MAX_OUTPUT;
   q.unable = FG_UNABLE_QUEUE | FG_UNABLE_RESUME;

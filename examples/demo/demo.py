@@ -274,8 +274,9 @@ def explain(console: Console, client: Guarded) -> None:
             "call", "workflow", "action", "route", "wait_ms", "gate", "reason",
             "owner", "kind", "billing", "shown", "effect", "attempts_left",
             "elapsed_left_ms") if key in line}
-        console.print(Text("\n" + json.dumps(short), "cyan"))
-        console.print(Text(textwrap.indent(text.rstrip(), "  ")))
+        console.print(Text("\n" + json.dumps(short), "cyan"), soft_wrap=True)
+        console.print(Text(textwrap.indent(text.rstrip(), "  ")),
+                      soft_wrap=True)
 
 
 def main() -> int:
