@@ -17,7 +17,7 @@ enum { MS_MAX = 604800000 }; /* a week */
 #define NO_LIMIT(key, field, lo, hi) {.name = key, .kind = FG_FIELD_INT, .flags = FG_NULL, .offset = AT(field), .min = lo, .max = hi, .none = UINT32_MAX}
 
 static int read_per_class(fg_card *c, const cJSON *node, void *out) {
-#define CLASS_ROW(n, N, w) {.name = #w, .kind = FG_FIELD_INT, .offset = (n) * (uint32_t)sizeof(uint32_t), .min = 0, .max = 100},
+#define CLASS_ROW(n, N, w) {.name = #w, .kind = FG_FIELD_INT, .offset = (n) * (uint32_t)sizeof(uint32_t), .min = 0, .max = FG_RETRIES_MAX},
   static const fg_field CLASSES[] = {FG_CLASS_MAP(CLASS_ROW)};
   fg_policy_workflow *w = out;
   uint64_t seen = 0;

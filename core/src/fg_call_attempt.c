@@ -163,6 +163,9 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
     if (s->failure.owner == FG_OWNER_RATE) {
       s->seat[s->failed_route] |= FG_SEAT_WAITED;
     }
+    if (s->failure.owner == FG_OWNER_LOCAL && s->seat[s->failed_route] < FG_SEAT_LOCAL_MAX) {
+      s->seat[s->failed_route] = (uint8_t)(s->seat[s->failed_route] + FG_SEAT_LOCAL);
+    }
   }
   if (s->hold_from != 0) {
     s->held_for_ms = fg_add32(s->held_for_ms, fg_since(s, t) + 1 - s->hold_from);
@@ -174,7 +177,7 @@ static void start(const fg_engine *e, fg_call_state *s, const fg_attempt *a, con
   if (s->sends[s->send_route] < UINT8_MAX) {
     s->sends[s->send_route]++;
   }
-  s->attempt_count = (uint8_t)fg_min32(s->attempt_count + 1u, UINT8_MAX);
+  s->attempt_count++;
   fg_copy(&s->live, a, sizeof *a);
   s->live.number = s->attempt_count;
   s->live.paid_milli = s->paid_milli;

@@ -191,6 +191,9 @@ int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uin
     fg_call_again(e, s, out);
     return FG_OK;
   }
+  if (s->attempt_count > UINT16_MAX - FG_CALL_STEP_ATTEMPTS) {
+    return FG_ERR_FULL; /* numbers for attempts have run out: no two may share one */
+  }
   fg_commit_step(s);
   if (s->steps < UINT16_MAX) {
     s->steps++;

@@ -8,7 +8,7 @@
 #include "fg_health.h"
 #include "fg_policy.h"
 
-enum { FG_CALL_MAGIC = 0x4c434746, FG_LATE_MAX = 4, FG_NO_ROUTE = 255 }; /* "FGCL" */
+enum { FG_CALL_MAGIC = 0x4c434746, FG_LATE_MAX = 4, FG_NO_ROUTE = 255, FG_CALL_STEP_ATTEMPTS = 256 }; /* "FGCL" */
 
 enum { /* state */
   FG_CALL_NEW = 0,
@@ -40,24 +40,23 @@ typedef struct fg_attempt {
   uint32_t hold_tokens;
   uint16_t flags, stamp;  /* stamp: the money day it was held in */
   uint16_t paid_milli;    /* paid for this send by the bucket of paid_route; given back when it never left */
-  uint8_t paid_route, zero;
-  uint8_t number, route;  /* number 0: none */
+  uint16_t number;        /* 0: none */
+  uint8_t paid_route, route;
   uint8_t billing, finish;
 } fg_attempt;
 
 typedef struct fg_late { /* an ended attempt whose money is still held */
   int64_t hold_nusd;
   uint32_t hold_tokens;
-  uint16_t stamp;
-  uint8_t number, route;
+  uint16_t stamp, number;
 } fg_late;
 
 typedef struct fg_kept { /* the latest decision, packed; fg_kept.c is its only reader and writer */
   int64_t cost_left_nusd;
   uint32_t wait_ms, wake_ms, attempts_left, elapsed_left_ms, tokens_left, max_tokens, compact_tokens, max_age_s, reuse_ops, hint_retry_after_ms;
   uint32_t connect_ms, first_token_ms, idle_ms, progress_ms, total_ms;
-  uint16_t text, hint_status;
-  uint8_t action, route, attempt, reason, detail, gate, owner, kind, step, ladder_step, resume_from, lookup, cancel, change, repair, alert, flags;
+  uint16_t text, hint_status, attempt, cancel;
+  uint8_t action, route, reason, detail, gate, owner, kind, step, ladder_step, resume_from, lookup, change, repair, alert, flags;
   uint8_t rejected_count, rejected_why[FG_ROUTES_MAX], rejected_route[FG_ROUTES_MAX];
 } fg_kept;
 
@@ -85,7 +84,8 @@ typedef struct fg_call_state {
   uint32_t not_before_at, backoff_due_at; /* earliest begin_attempt; when the drawn wait after the failure is over */
   uint8_t send_route, send_action, send_rung, failed_route;
   uint8_t shown, effect, prior_effect, billing; /* commit facts of the step; billing of the last attempt */
-  uint8_t op_count, op_overflow, ladder_spent, attempt_count, counted, degraded, alerts, empty_end; /* counted: 1 + FG_WF_* this call stands in */
+  uint16_t attempt_count;            /* attempts permitted so far: the latest one's number */
+  uint8_t op_count, op_overflow, ladder_spent, counted, degraded, alerts, empty_end; /* counted: 1 + FG_WF_* this call stands in */
   uint32_t failed_elapsed_ms;
   uint16_t inner, spare;             /* requests inner layers made beyond the attempts permitted here */
   uint32_t clocks_at, stall_ms;      /* the kept decision's clocks are those of an attempt that begins then */
@@ -95,12 +95,14 @@ typedef struct fg_call_state {
   uint8_t barred[FG_ROUTES_MAX], fit_change[FG_ROUTES_MAX], sends[FG_ROUTES_MAX], order[FG_ROUTES_MAX], seat[FG_ROUTES_MAX]; /* seat: FG_SEAT_* */
   fg_attempt live;
   fg_late late[FG_LATE_MAX];
+  uint8_t late_route[FG_LATE_MAX];
   fg_kept kept;
   uint64_t op[FG_OPS_MAX];           /* hash:56 state:4 idempotent:1 */
 } fg_call_state;
 _Static_assert(sizeof(fg_call_state) <= sizeof(fg_call), "a call's state must fit in fg_call");
 
-enum { FG_SEAT_OUT = 1, FG_SEAT_WAITED = 2, FG_SEAT_LARGER = 4 }; /* its answer was rejected; this call waited for its limit; declared limits hold the request */
+enum { FG_SEAT_OUT = 1, FG_SEAT_WAITED = 2, FG_SEAT_LARGER = 4, FG_SEAT_LOCAL = 16, FG_SEAT_LOCAL_MAX = 240 }; /* its answer was rejected; this call waited for its
+  limit; declared limits hold the request; from FG_SEAT_LOCAL up: how many retries there followed a refusal of our own */
 
 static inline fg_call_state *fg_state(fg_call *c) { return (fg_call_state *)(void *)c->word; }
 static inline const fg_call_state *fg_state_const(const fg_call *c) { return (const fg_call_state *)(const void *)c->word; }

@@ -39,11 +39,11 @@ void fg_fit_request_of(const fg_call_state *s, fg_fit_request *out) {
 }
 
 uint32_t fg_retries_of(const fg_call_state *s, uint32_t place, uint32_t klass) {
-  return s->retries[place] >> (4 * klass) & 15u;
+  return s->retries[place] >> (4 * klass) & FG_RETRIES_MAX;
 }
 
 void fg_retries_add(fg_call_state *s, uint32_t place, uint32_t klass) {
-  if (fg_retries_of(s, place, klass) < 15) {
+  if (fg_retries_of(s, place, klass) < FG_RETRIES_MAX) {
     s->retries[place] += UINT32_C(1) << (4 * klass);
   }
 }
@@ -53,7 +53,7 @@ static uint32_t same_route_retries(const fg_call_state *s, uint32_t place) {
   for (klass = 0; klass < FG_CLASS_COUNT; klass++) {
     n += fg_retries_of(s, place, klass);
   }
-  return n;
+  return fg_sub32(n, s->seat[place] / FG_SEAT_LOCAL); /* a retry after our own refusal is none of the route's */
 }
 
 /* "One retry on the same route" (interactive), two (batch), or what the card's per_route allows; also for what never left this side, so

@@ -42,7 +42,7 @@ void fg_kept_put(fg_call_state *s, const fg_policy_workflow *w, const fg_decisio
   k->hint_status = (uint16_t)d->hint_status;
   k->action = (uint8_t)d->action;
   k->route = place_of(w, d->route);
-  k->attempt = (uint8_t)d->attempt;
+  k->attempt = (uint16_t)d->attempt;
   k->reason = (uint8_t)d->reason;
   k->detail = (uint8_t)d->detail;
   k->gate = (uint8_t)d->gate;
@@ -52,7 +52,7 @@ void fg_kept_put(fg_call_state *s, const fg_policy_workflow *w, const fg_decisio
   k->ladder_step = (uint8_t)d->ladder_step;
   k->resume_from = (uint8_t)d->resume_from;
   k->lookup = (uint8_t)d->lookup;
-  k->cancel = (uint8_t)d->cancel;
+  k->cancel = (uint16_t)d->cancel;
   k->change = (uint8_t)d->change;
   k->repair = (uint8_t)d->repair;
   k->alert = (uint8_t)d->alert;

@@ -34,10 +34,17 @@ static int64_t over_nusd(const fg_call_state *s, int64_t more) {
   return over > 0 ? over : 0;
 }
 
+/* A sum that no longer counts is no room: what it would add is unknown, which is never zero. */
 uint32_t fg_extra_tokens(const fg_call_state *s, uint32_t more) {
+  if (more > UINT32_MAX - s->spent_tokens) {
+    return UINT32_MAX;
+  }
   return over_tokens(s, more) - over_tokens(s, 0);
 }
 int64_t fg_extra_nusd(const fg_call_state *s, int64_t more) {
+  if (more > 0 && s->spent_nusd > INT64_MAX - more) {
+    return INT64_MAX;
+  }
   return over_nusd(s, more) - over_nusd(s, 0);
 }
 
@@ -166,7 +173,7 @@ void fg_money_keep(fg_call_state *s, const fg_attempt *a) {
   l->hold_tokens = a->hold_tokens;
   l->stamp = a->stamp;
   l->number = a->number;
-  l->route = a->route;
+  s->late_route[l - s->late] = a->route;
 }
 
 int fg_money_late(const fg_engine *e, const fg_policy_workflow *w, fg_call_state *s, uint32_t number, const fg_answer *usage, int64_t t) {
@@ -178,7 +185,7 @@ int fg_money_late(const fg_engine *e, const fg_policy_workflow *w, fg_call_state
       a.hold_nusd = s->late[i].hold_nusd;
       a.hold_tokens = s->late[i].hold_tokens;
       a.stamp = s->late[i].stamp;
-      a.route = s->late[i].route;
+      a.route = s->late_route[i];
       fg_money_settle(e, w, s, &a, usage, t);
       if (a.flags & FG_AT_USAGE) {
         memset(&s->late[i], 0, sizeof s->late[i]);

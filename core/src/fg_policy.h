@@ -85,6 +85,7 @@ typedef struct fg_policy_rung {
   uint32_t text;            /* id of a preset text, 1..; 0 none */
 } fg_policy_rung;
 
+enum { FG_RETRIES_MAX = 15 }; /* of a class on one route: what a call has bits to count */
 enum { FG_WF_INTERACTIVE = 0, FG_WF_BATCH = 1, FG_WF_EFFECTFUL = 2 };
 enum { FG_EXTRA_FIXED = 0, FG_EXTRA_HOLDS = 1 }; /* extra budget given, or as a multiple of the first attempt's hold */
 

@@ -101,6 +101,9 @@ static void build(fg_region *r, shape s, const uint64_t boot[2], int64_t now_ms)
 
 static int64_t base_of(const fg_region *r) { return (int64_t)(fg_load_relaxed(&r->base) - base_offset); }
 
+/* Is now_ms a time of a region that began at base? The difference of any two of them, without overflow. */
+static int within(int64_t now_ms, int64_t base) { return now_ms >= base && (uint64_t)now_ms - (uint64_t)base <= (uint64_t)FG_T_MAX; }
+
 int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int64_t now_ms, fg_region **out, fg_error *err) {
   shape s;
   if (out == NULL) {
@@ -141,7 +144,7 @@ int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int
     return say(err, FG_ERR_REGION, "the region was made with other sizes; open it with the same configuration, or remove the file");
   } else if (r->boot[0].v != boot[0] || r->boot[1].v != boot[1]) {
     why = "the region is from before this machine's last start: it has been rebuilt";
-  } else if (now_ms < base_of(r) || now_ms - base_of(r) > FG_T_MAX) {
+  } else if (!within(now_ms, base_of(r))) {
     why = "the region's clock cannot be this machine's: it has been rebuilt";
   }
   if (why != NULL) {
@@ -156,7 +159,7 @@ int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int
 
 int32_t fg_region_time(fg_region *r, int64_t now_ms, int64_t *t) {
   int64_t base = base_of(r);
-  if (now_ms < base || now_ms - base > FG_T_MAX) {
+  if (!within(now_ms, base)) {
     return FG_ERR_ARG;
   }
   *t = now_ms - base;

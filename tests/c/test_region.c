@@ -155,8 +155,24 @@ static void records(void) {
   bed_close(&b);
 }
 
+/* No now_ms overflows: not the largest, not the smallest, not beside a base that is nonsense. */
+static void limits(void) {
+  static const int64_t at[] = {INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1, FG_T_MAX + 1, -FG_T_MAX};
+  bed b;
+  size_t i;
+  int64_t t;
+  bed_open(&b, 8, 4);
+  for (i = 0; i < sizeof at / sizeof at[0]; i++) {
+    FG_EQ(fg_region_time(b.region, at[i], &t), FG_ERR_ARG);
+  }
+  FG_EQ(fg_region_time(b.region, 0, &t), FG_OK);
+  FG_EQ(t, HOUR);
+  bed_close(&b);
+}
+
 int main(void) {
   opening();
+  limits();
   sizes();
   clocks();
   records();
