@@ -27,6 +27,9 @@ void fg_gauge_add(fg_word *w, fg_gauge more) {
       g.stuck += more.stuck;
       new = pack(g);
     }
+    if (new >> 48 == 0) {
+      new = 0; /* its attempt ended between the row and this count */
+    }
     if (new == old || fg_cas(w, &old, new)) {
       return;
     }
@@ -44,6 +47,9 @@ void fg_gauge_sub(fg_word *w, fg_gauge less) {
       g.generating = fg_sub32(g.generating, less.generating);
       g.stuck = fg_sub32(g.stuck, less.stuck);
       new = pack(g);
+    }
+    if (new >> 48 == 0) {
+      new = 0; /* nothing in flight: nothing of it is left, also what came late */
     }
     if (new == old || fg_cas(w, &old, new)) {
       return;

@@ -1,5 +1,6 @@
 /* What is in flight: one word per process, in_flight:16 retries:16 generating:16 stuck:16. The owner adds, sums are read over all
- * processes, the reaper of a dead process stores 0. */
+ * processes, the reaper of a dead process stores 0. A row is changed first and counted after, so a scan's `stuck` may come after the end
+ * of its attempt has been counted down: with nothing in flight the whole word is 0, and a count that came late is gone at the latest then. */
 #ifndef FG_GAUGE_H
 #define FG_GAUGE_H
 
