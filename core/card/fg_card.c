@@ -25,7 +25,7 @@ static cJSON *parse(const char *text, uint64_t len, const char **end) {
 /* ------------------------------------------------ what cJSON would misread */
 
 static void at_offset(fg_card *c, uint64_t offset, uint32_t what, const char *message) {
-  c->code = FG_ERR_RANGE;
+  c->code = what == FG_LOAD_SYNTAX ? FG_ERR_SYNTAX : FG_ERR_RANGE;
   c->err->what = what;
   c->err->line = c->err->column = 1;
   c->err->offset = (uint32_t)offset;
@@ -37,6 +37,19 @@ static void at_offset(fg_card *c, uint64_t offset, uint32_t what, const char *me
     }
   }
   memcpy(c->err->message, message, strlen(message) + 1);
+}
+
+/* People hand over their YAML. */
+static int is_object(fg_card *c) {
+  uint64_t at = 0;
+  while (at < c->len && fg_is_space(c->text[at])) {
+    at++;
+  }
+  if (at < c->len && (fg_is_alnum(c->text[at]) || c->text[at] == '#' || (c->text[at] == '-' && at + 2 < c->len && c->text[at + 1] == '-'))) {
+    at_offset(c, at, FG_LOAD_SYNTAX, "a card is a JSON object here; YAML is read by the Python package, and `fivegates check CARD` writes the JSON");
+    return 0;
+  }
+  return 1;
 }
 
 /* cJSON ends a text at \u0000. */
@@ -173,7 +186,11 @@ static void drop(fg_card *c) {
 static fg_policy *load(fg_card *c) {
   const char *end = NULL;
   fg_policy *p = NULL;
-  int32_t syntax = fg_scan_check(c->text, c->len, c->err);
+  int32_t syntax;
+  if (!is_object(c)) {
+    return NULL;
+  }
+  syntax = fg_scan_check(c->text, c->len, c->err);
   if (syntax != FG_OK) {
     c->code = syntax;
     return NULL;
