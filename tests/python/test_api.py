@@ -238,6 +238,10 @@ def test_save_and_resume(engine: fivegates.Engine, clock: ManualClock) -> None:
             engine.resume(bad)
     with pytest.raises(fivegates.FivegatesError):
         engine.resume(saved[:-1024] + b"\xff" * 1024)
+    for at in range(len(saved)):  # no bit may change on the way
+        bad_bit = bytes([saved[at] ^ 1 << at % 8])
+        with pytest.raises(fivegates.ArgumentError):
+            engine.resume(saved[:at] + bad_bit + saved[at + 1:])
 
 
 def test_steps(engine: fivegates.Engine) -> None:

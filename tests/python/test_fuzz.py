@@ -136,7 +136,7 @@ def test_decide(facts: typing.Any) -> None:
 @settings
 @hypothesis.given(st.binary(max_size=80))
 def test_saved_calls(raw: bytes) -> None:
-    for bytes_ in (raw, b"fgc1\x03abc" + raw.ljust(1024, b"\x00")[:1024]):
+    for bytes_ in (raw, b"fgc2\x03abc" + raw.ljust(1024, b"\x00")[:1024]):
         with pytest.raises((fivegates.FivegatesError, ValueError)):
             ENGINE.resume(bytes_).begin_attempt()
 

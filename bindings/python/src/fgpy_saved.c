@@ -3,9 +3,15 @@
 
 #include <string.h>
 
-/* ---- saved calls: a mark, the length of the id, the id, the call ---- */
+#include "fg_math.h"
 
-static const char saved_mark[4] = {'f', 'g', 'c', '1'};
+/* ---- saved calls: a mark, the length of the id, the id, the call, a hash
+ * of all that. The engine believes a call's bytes, so none may have changed
+ * on the way. (Who can write them can also write the hash: keep them as safe
+ * as the program itself.) ---- */
+
+enum { HASH_BYTES = 8, HASH_SEED = 0x66676332 };
+static const char saved_mark[4] = {'f', 'g', 'c', '2'};
 
 PyObject *fgpy_call_save(fgpy_call *self, PyObject *unused) {
   (void)unused;
@@ -15,7 +21,7 @@ PyObject *fgpy_call_save(fgpy_call *self, PyObject *unused) {
   if (id == NULL || fgpy_call_ready(self, NULL, &now_ms) < 0) {
     return NULL;
   }
-  char bytes[sizeof saved_mark + 1 + FG_CALL_ID_MAX + sizeof(fg_call)];
+  char bytes[sizeof saved_mark + 1 + FG_CALL_ID_MAX + sizeof(fg_call) + HASH_BYTES];
   size_t at = sizeof saved_mark;
   size_t id_len = len > FG_CALL_ID_MAX ? FG_CALL_ID_MAX : (size_t)len;
   memcpy(bytes, saved_mark, sizeof saved_mark);
@@ -24,6 +30,9 @@ PyObject *fgpy_call_save(fgpy_call *self, PyObject *unused) {
   at += id_len;
   memcpy(bytes + at, &self->box->call, sizeof(fg_call));
   at += sizeof(fg_call);
+  uint64_t hash = fg_hash64(HASH_SEED, bytes, at);
+  memcpy(bytes + at, &hash, HASH_BYTES);
+  at += HASH_BYTES;
   PyObject *out = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)at);
   self->forgotten = out != NULL ? 1 : self->forgotten;
   return out;
@@ -45,10 +54,16 @@ PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
   }
   size_t head = sizeof saved_mark + 1;
   size_t id_len = (size_t)len > head ? (unsigned char)raw[head - 1] : 0;
-  if ((size_t)len != head + id_len + sizeof(fg_call) ||
-      id_len > FG_CALL_ID_MAX || memcmp(raw, saved_mark, sizeof saved_mark)) {
+  size_t hashed = head + id_len + sizeof(fg_call);
+  uint64_t hash = 0;
+  if ((size_t)len == hashed + HASH_BYTES) {
+    memcpy(&hash, raw + hashed, HASH_BYTES);
+  }
+  if ((size_t)len != hashed + HASH_BYTES || id_len > FG_CALL_ID_MAX ||
+      memcmp(raw, saved_mark, sizeof saved_mark) != 0 ||
+      hash != fg_hash64(HASH_SEED, raw, hashed)) {
     PyErr_SetString(self->st->argument_error,
-                    "not a saved call, or of another version");
+                    "not a saved call, of another version, or changed since");
     return NULL;
   }
   fgpy_call *call = fgpy_call_new(self);
