@@ -29,6 +29,7 @@ from fivegates._core import (
     names,
 )
 from fivegates._core import VERSION as __version__
+from fivegates.attempt import Attempt
 from fivegates.errors import (
     ArgumentError,
     FivegatesError,
@@ -39,7 +40,7 @@ from fivegates.errors import (
     StateError,
 )
 from fivegates.evidence import evidence_of
-from fivegates.runner import Attempt, Outcome
+from fivegates.runner import Outcome
 
 __all__ = [
     "SAW_BYTE", "SAW_ERROR", "SAW_LIFECYCLE", "SAW_MALFORMED",

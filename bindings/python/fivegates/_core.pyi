@@ -17,7 +17,8 @@ from typing import (
 
 from typing_extensions import Unpack  # of every type checker's own
 
-from fivegates.runner import Attempt, Outcome
+from fivegates.attempt import Attempt
+from fivegates.runner import Outcome
 
 _T = TypeVar("_T")
 

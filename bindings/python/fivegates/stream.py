@@ -24,7 +24,7 @@ from fivegates._core import (
     SAW_USAGE,
     SseScanner,
 )
-from fivegates.runner import Attempt
+from fivegates.attempt import Attempt
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Wire

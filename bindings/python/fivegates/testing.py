@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typing
 
-from fivegates.runner import Attempt
+from fivegates.attempt import Attempt
 
 __all__ = ["FakeProvider", "ManualClock", "ProviderError"]
 

@@ -1,0 +1,229 @@
+"""One permitted request: what send(attempt) is given, and reports to."""
+
+from __future__ import annotations
+
+import time
+import typing
+
+from fivegates.answers import answer_of, finish_word, progress_of
+
+if typing.TYPE_CHECKING:
+    from fivegates._core import Call, Decision, EventKind, ToolState
+
+__all__ = ["Attempt"]
+
+T = typing.TypeVar("T")
+
+
+class Attempt:
+    """One permitted request: where to send it, and how to tell of it.
+
+    route, model, base_url, key_env, provider: from the card. number: 1, 2, ...
+    changes: edits the engine asks for ({"max_tokens": 200, "drop_tools":
+    True}). headers: one id per call and the attempt's number. Time-outs are
+    in seconds, None where the engine names none.
+    """
+
+    def __init__(self, call: "Call", decision: "Decision",
+                 route: "dict[str, typing.Any]", streamed: bool) -> None:
+        self.call = call
+        self.decision = decision
+        self.number = decision.attempt
+        self.route = decision.route
+        self.model = route["model"]
+        self.base_url = route["base_url"]
+        self.key_env = route["key_env"]
+        self.provider = route["provider"]
+        self.api = route["api"]
+        self.streamed = streamed
+        self.resume_from = decision.resume_from
+        self.started = time.monotonic()
+        self.sent_said = False
+        self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
+                                       "reasoning": 0, "tool_args_bytes": 0}
+        self.head_seen = False
+        self.finish: "str | None" = None
+        self._usage: "dict[str, typing.Any]" = {}
+        self.changes = _changes(decision)
+        self.headers = {"X-Client-Request-Id": call.id,
+                        "X-Request-Attempt": str(decision.attempt)}
+        self.connect_s = _seconds(decision.connect_ms)
+        self.first_token_s = _seconds(decision.first_token_ms)
+        self.idle_s = _seconds(decision.idle_ms)
+        self.total_s = _seconds(decision.total_ms)
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.number} on {self.route}>"
+
+    @property
+    def read_s(self) -> "float | None":
+        """A read time-out for clients that have one for the whole answer."""
+        if not self.streamed:
+            return self.total_s or self.first_token_s
+        waits = [s for s in (self.first_token_s, self.idle_s) if s]
+        return max(waits) if waits else None
+
+    def timeout(self, http: typing.Any) -> typing.Any:
+        """A Timeout of the given module: httpx or httpx2."""
+        return http.Timeout(self.read_s, connect=self.connect_s,
+                            write=self.connect_s, pool=self.connect_s)
+
+    def apply(self, request: "dict[str, typing.Any]",
+              ) -> "dict[str, typing.Any]":
+        """A copy of a request's arguments as this attempt must send them.
+
+        For clients in the form of openai and anthropic: sets the model,
+        adds the headers, makes the changes.
+        """
+        out = dict(request)
+        if self.model is not None:
+            out["model"] = self.model
+        out["extra_headers"] = {**(request.get("extra_headers") or {}),
+                                **self.headers}
+        limit = self.changes.get("max_tokens")
+        if limit:
+            limits = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+            for one in [n for n in limits if n in out] or ["max_tokens"]:
+                out[one] = limit
+        if self.changes.get("drop_tools"):
+            for name in ("tools", "tool_choice", "parallel_tool_calls"):
+                out.pop(name, None)
+        if self.changes.get("no_thinking"):
+            for name in ("thinking", "reasoning", "reasoning_effort"):
+                out.pop(name, None)
+        if self.changes.get("stream"):
+            out["stream"] = True
+        if self.changes.get("no_stream"):
+            out["stream"] = False
+            out.pop("stream_options", None)
+        return out
+
+    # ---- progress
+
+    def _event(self, kind: "EventKind", value: "int | str | None" = None) -> None:
+        self.sent_said = True
+        self.call.event(kind, value, attempt=self.number)
+
+    def sent(self) -> None:
+        """The request is on its way."""
+        self._event("sent")
+
+    def accepted(self) -> None:
+        """A 2xx head came."""
+        self.head_seen = True
+        self._event("accepted")
+
+    def lifecycle(self) -> None:
+        """A ping or a created event came: bytes, not content."""
+        self.seen["lifecycle"] += 1
+        self._event("lifecycle")
+
+    def reasoning(self, count: int = 1) -> None:
+        """Reasoning came."""
+        self.seen["reasoning"] += count
+        self._event("reasoning", count)
+
+    def token(self, count: int = 1) -> None:
+        """Text the user sees came."""
+        self.seen["visible"] += count
+        self._event("token", count)
+
+    def tool_args(self, count: int) -> None:
+        """Bytes of a tool call's arguments came."""
+        self.seen["tool_args_bytes"] += count
+        self._event("tool_args", count)
+
+    def tool(self, op_id: str, state: "ToolState",
+             idempotent: bool = False) -> None:
+        """An operation of a tool: requested, started, committed,
+        acknowledged, failed."""
+        self.call.tool(op_id, state, idempotent, attempt=self.number)
+
+    def usage(self, **facts: typing.Any) -> None:
+        """Usage as the provider reports it: prompt_tokens, output_tokens,
+        cached_tokens, cost_usd, final."""
+        self._usage.update(facts)
+        self.call.usage(attempt=self.number, **facts)
+
+    def terminal(self, reason: "str | None" = "stop") -> None:
+        """The answer's own end came, with its finish reason."""
+        self.finish = finish_word(reason)
+        self._event("terminal", self.finish)
+
+    def observe(self, chunk: object) -> None:
+        """Reports one parsed event of an openai or anthropic stream."""
+        if not self.head_seen:
+            self.accepted()
+        facts = progress_of(chunk)
+        if facts.get("text"):
+            self.token(max(1, len(facts["text"]) // 4))
+        if facts.get("reasoning"):
+            self.reasoning()
+        if facts.get("tool_args"):
+            self.tool_args(facts["tool_args"])
+        if facts.get("lifecycle"):
+            self.lifecycle()
+        if facts.get("usage"):
+            self.usage(**facts["usage"])
+        if facts.get("finish"):
+            self.terminal(facts["finish"])
+
+    def watch(self, stream: "typing.Iterable[T]") -> "typing.Iterator[T]":
+        """The stream's events, each reported before it is passed on."""
+        for chunk in stream:
+            self.observe(chunk)
+            yield chunk
+
+    async def awatch(self, stream: "typing.AsyncIterable[T]",
+                     ) -> "typing.AsyncIterator[T]":
+        """The same for async code."""
+        async for chunk in stream:
+            self.observe(chunk)
+            yield chunk
+
+    # ---- how it ended
+
+    def _elapsed_ms(self) -> int:
+        return int((time.monotonic() - self.started) * 1000)
+
+    def facts(self, result: object) -> "dict[str, typing.Any]":
+        """Arguments for Call.success()."""
+        out = answer_of(result)
+        for name, value in self._usage.items():
+            out.setdefault(name, value)
+        if self.finish is not None:
+            out["finish_reason"] = self.finish
+        if self.seen["visible"] and "output" not in out:
+            out["visible"] = self.seen["visible"]
+        return out
+
+    def evidence(self, found: "dict[str, typing.Any]",
+                 ) -> "dict[str, typing.Any]":
+        """What was seen of this attempt, joined to an exception's evidence."""
+        out = dict(found)
+        out.setdefault("provider", self.provider)
+        if self.api:
+            out.setdefault("api", self.api)
+        out.setdefault("elapsed_ms", self._elapsed_ms())
+        if any(self.seen.values()) or self.head_seen:
+            out.setdefault("progress", {**self.seen, "terminal": self.finish})
+            if out.get("phase") in (None, "unknown", "read", "body"):
+                out["phase"] = "stream"
+                out.setdefault("status", 200)
+        late = self.decision.first_token_ms
+        if (late and not self.seen["visible"] and self.streamed
+                and out.get("phase") == "read"
+                and "imeout" in out.get("transport", {}).get("kind", "")
+                and out["elapsed_ms"] >= late):
+            out.setdefault("timeout", "first_token_timeout")
+        return out
+
+
+def _seconds(ms: int) -> "float | None":
+    return ms / 1000 if ms else None
+
+
+def _changes(decision: "Decision") -> "dict[str, typing.Any]":
+    values = {"max_tokens": decision.max_tokens,
+              "compact": decision.compact_tokens}
+    return {name: values.get(name, True) for name in decision.change}
