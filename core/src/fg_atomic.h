@@ -17,7 +17,7 @@ _Static_assert(sizeof(fg_word) == 8, "a shared word is 64 bits");
 
 enum { FG_WEAVE_READ = 0, FG_WEAVE_WRITE = 1 };
 
-enum { FG_PLANT_NONE, FG_PLANT_STORE, FG_PLANT_LEVEL, FG_PLANT_QUOTA, FG_PLANT_ENDS };
+enum { FG_PLANT_STORE = 1, FG_PLANT_LEVEL, FG_PLANT_QUOTA, FG_PLANT_ENDS };
 
 #ifdef FG_WEAVE
 void fg_weave_step(const fg_word *w, int kind); /* the test's scheduler; kind: FG_WEAVE_READ or FG_WEAVE_WRITE */

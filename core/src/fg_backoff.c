@@ -10,8 +10,6 @@ uint32_t fg_backoff_wait(uint32_t base_ms, uint32_t cap_ms, uint32_t retry, uint
   return (uint32_t)fg_uniform(rand, (uint64_t)fg_backoff_bound(base_ms, cap_ms, retry) + 1);
 }
 
-uint32_t fg_retry_after_spread(uint32_t hint_ms) { return fg_min32(fg_max32(hint_ms / 4, 1000), 30000); }
-
 uint32_t fg_retry_after_wait(uint32_t hint_ms, uint64_t rand) {
-  return fg_add32(hint_ms, (uint32_t)fg_uniform(rand, (uint64_t)fg_retry_after_spread(hint_ms) + 1));
+  return fg_add32(hint_ms, (uint32_t)fg_uniform(rand, (uint64_t)fg_min32(fg_max32(hint_ms / 4, 1000), 30000) + 1));
 }

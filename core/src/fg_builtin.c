@@ -59,7 +59,6 @@ static const pool texts = {
 #define COMMIT(x) .set_commit = 1 + FG_COMMIT_##x
 #define REPAIR(x) .set_repair = 1 + FG_REPAIR_##x
 #define CLASS(x) .set_class = 1 + FG_CLASS_##x
-#define OVERLOAD(x) .set_overload = 1 + (x)
 #define TRIPS(x) .set_trips_breaker = 1 + (x)
 #define PHASES(x) .phases = (x)
 #define ON(x) (1u << FG_PHASE_##x)

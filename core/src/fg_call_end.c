@@ -40,10 +40,6 @@ static void learn_progress(fg_call_state *s, const fg_evidence *v) {
   }
 }
 
-static int is_live(const fg_call_state *s, uint32_t attempt) {
-  return s->state == FG_CALL_RUNNING && (attempt == 0 || attempt == s->live.number);
-}
-
 int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_evidence *v, int64_t now_ms, fg_decision *out) {
   fg_call_state *s;
   fg_evidence ev;
@@ -58,7 +54,7 @@ int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const 
   if (v->size < sizeof ev) {
     return FG_ERR_ABI;
   }
-  if (!is_live(s, attempt)) {
+  if (!fg_is_live(s, attempt)) {
     fg_call_again(e, s, out);
     return FG_OK;
   }
@@ -173,7 +169,7 @@ int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const 
   if (a->size < sizeof *a) {
     return FG_ERR_ABI;
   }
-  if (!is_live(s, attempt)) {
+  if (!fg_is_live(s, attempt)) {
     fg_call_look(e, s, t);
     fg_call_again(e, s, out);
     return FG_OK;

@@ -40,11 +40,6 @@ static void progress(const fg_engine *e, fg_call_state *s, int64_t t) {
   }
 }
 
-/* Is this attempt the one in flight? 0 means the latest. */
-static int is_live(const fg_call_state *s, uint32_t attempt) {
-  return s->state == FG_CALL_RUNNING && (attempt == 0 || attempt == s->live.number);
-}
-
 int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t kind, uint32_t value, int64_t now_ms) {
   fg_call_state *s;
   fg_attempt *a;
@@ -56,7 +51,7 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
   if (kind == FG_EVENT_NONE || kind >= FG_EVENT_COUNT || (kind == FG_EVENT_TERMINAL && value >= FG_FINISH_COUNT)) {
     return FG_ERR_ARG;
   }
-  if (!is_live(s, attempt)) {
+  if (!fg_is_live(s, attempt)) {
     fg_call_look(e, s, t);
     return FG_OK; /* late news of an attempt that is over changes no fact */
   }
@@ -119,7 +114,7 @@ int32_t fg_call_usage(const fg_engine *e, fg_call *c, uint32_t attempt, const fg
   if (usage == NULL || usage->size < sizeof *usage) {
     return usage == NULL ? FG_ERR_ARG : FG_ERR_ABI;
   }
-  if (is_live(s, attempt)) {
+  if (fg_is_live(s, attempt)) {
     s->live.output_tokens = fg_max32(s->live.output_tokens, usage->output_tokens);
     s->live.flags |= FG_AT_SENT;
     fg_commit_billing(s, FG_BILLING_CERTAIN);

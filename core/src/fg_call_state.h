@@ -104,6 +104,11 @@ _Static_assert(sizeof(fg_call_state) <= sizeof(fg_call), "a call's state must fi
 enum { FG_SEAT_OUT = 1, FG_SEAT_WAITED = 2, FG_SEAT_LARGER = 4, FG_SEAT_LOCAL = 16, FG_SEAT_LOCAL_MAX = 240 }; /* its answer was rejected; this call waited for its
   limit; declared limits hold the request; from FG_SEAT_LOCAL up: how many retries there followed a refusal of our own */
 
+/* Is this attempt the one in flight? 0 means the latest. */
+static inline int fg_is_live(const fg_call_state *s, uint32_t attempt) {
+  return s->state == FG_CALL_RUNNING && (attempt == 0 || attempt == s->live.number);
+}
+
 static inline fg_call_state *fg_state(fg_call *c) { return (fg_call_state *)(void *)c->word; }
 static inline const fg_call_state *fg_state_const(const fg_call *c) { return (const fg_call_state *)(const void *)c->word; }
 

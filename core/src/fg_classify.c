@@ -46,7 +46,8 @@ static void new_owner(fg_failure *f, uint32_t owner) {
   }
 }
 
-void fg_judge_rule(fg_judged *j, const fg_rule *r) {
+/* A rule's `then`. */
+static void apply_rule(fg_judged *j, const fg_rule *r) {
   fg_failure *f = &j->f;
   if (r->set_kind != 0) {
     fg_judge_kind(j, r->set_kind - 1u);
@@ -78,7 +79,7 @@ int fg_judge_builtin(fg_judged *j, uint32_t part) {
   if (n < 0) {
     return 0;
   }
-  fg_judge_rule(j, r);
+  apply_rule(j, r);
   j->f.rule = (uint32_t)(RULE_BUILTIN + n + 1);
   j->ruled = 1;
   return 1;
@@ -174,7 +175,6 @@ static void look_at_body(fg_judged *j) {
     (void)fg_sse_feed(&scan, j->e.body.ptr, j->e.body.len);
     fg_sse_close(&scan);
     fg_sse_look(&scan, &j->look);
-    j->looked = 1;
     j->shown |= j->look.visible > 0;
     if (j->look.error && j->look.is_lines) {
       fg_signs_body(&j->signs, j->look.body);
@@ -368,7 +368,7 @@ static void card_rules(fg_judged *j, const fg_policy *p) {
   for (uint32_t i = 0; i < count; i++) {
     if (fg_rule_holds(&r[i], pool, &j->signs.in)) {
       const uint32_t heard = j->f.flags & (uint32_t)(FG_FAIL_HAS_RETRY_AFTER | FG_FAIL_MUST_NOT_RETRY | FG_FAIL_SHOULD_RETRY);
-      fg_judge_rule(j, &r[i]);
+      apply_rule(j, &r[i]);
       if (r[i].set_should_retry == 0) {
         j->f.flags |= heard; /* what the server asked for stays, unless the rule says otherwise */
       } else {

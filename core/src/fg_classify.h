@@ -13,7 +13,6 @@ typedef struct fg_judged {
   fg_evidence e;
   fg_failure f;
   fg_sse_facts look; /* of the body, where it is an answer or a transcript */
-  uint32_t looked;
   uint32_t shown;    /* the user saw something */
   uint32_t ruled;    /* a rule matched, not only the status */
   fg_hint hint;
@@ -24,8 +23,6 @@ typedef struct fg_judged {
 
 /* Sets the kind and all that follows from it. */
 void fg_judge_kind(fg_judged *j, uint32_t kind);
-/* Applies a rule's `then`. */
-void fg_judge_rule(fg_judged *j, const fg_rule *r);
 /* Tries the built-in rules of a part on j->signs.in; nonzero when one held. */
 int fg_judge_builtin(fg_judged *j, uint32_t part);
 

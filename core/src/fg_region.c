@@ -1,4 +1,6 @@
 #include "fg_region.h"
+
+#include "fg_error.h"
 #include "fg_math.h"
 
 enum { HEAD_BYTES = sizeof(struct fg_region), PROCS_MIN = 8, PROCS_MAX = 256, ROWS_MAX = 65536, SLOTS_MAX = 65536, PROBES_MAX = 128 };
@@ -62,19 +64,6 @@ uint32_t fg_region_routes(const fg_region *r) { return stored(r).routes; }
 
 /* ---- opening ---- */
 
-static int32_t say(fg_error *err, int32_t code, const char *message) {
-  if (err != NULL && err->size >= sizeof(fg_error)) {
-    uint32_t len = fg_min32(fg_cstr_len(message), (uint32_t)sizeof(err->message) - 1);
-    err->code = code;
-    err->what = FG_LOAD_NONE;
-    err->line = err->column = err->offset = 0;
-    err->path[0] = 0;
-    memcpy(err->message, message, len);
-    err->message[len] = 0;
-  }
-  return code;
-}
-
 static int all_zero(const void *mem, uint64_t bytes) {
   const uint64_t *w = mem;
   for (uint64_t i = 0; i < bytes / 8; i++) {
@@ -107,20 +96,20 @@ static int within(int64_t now_ms, int64_t base) { return now_ms >= base && (uint
 int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int64_t now_ms, fg_region **out, fg_error *err) {
   shape s;
   if (out == NULL) {
-    return say(err, FG_ERR_ARG, "out is NULL");
+    return fg_error_set(err, FG_ERR_ARG, "out is NULL");
   }
   *out = NULL;
   if (mem == NULL || c == NULL || ((uintptr_t)mem & 7) != 0) {
-    return say(err, FG_ERR_ARG, "the region's memory must be given and 8-byte aligned");
+    return fg_error_set(err, FG_ERR_ARG, "the region's memory must be given and 8-byte aligned");
   }
   if (now_ms < -wall_clock_looks || now_ms >= wall_clock_looks) {
-    return say(err, FG_ERR_ARG, "now_ms looks like wall time; pass the monotonic clock in milliseconds");
+    return fg_error_set(err, FG_ERR_ARG, "now_ms looks like wall time; pass the monotonic clock in milliseconds");
   }
   if (!shape_of(c, &s)) {
-    return say(err, FG_ERR_ARG, "a size in the region's configuration is out of range");
+    return fg_error_set(err, FG_ERR_ARG, "a size in the region's configuration is out of range");
   }
   if (bytes < bytes_of(s)) {
-    return say(err, FG_ERR_ABI, "the memory is smaller than fg_region_bytes of this configuration");
+    return fg_error_set(err, FG_ERR_ABI, "the memory is smaller than fg_region_bytes of this configuration");
   }
   uint64_t boot[2] = {0, 0};
   if (c->size >= sizeof(*c)) {
@@ -132,16 +121,16 @@ int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int
     if (all_zero(r, HEAD_BYTES)) {
       build(r, s, boot, now_ms);
       *out = r;
-      return say(err, FG_OK, "");
+      return fg_error_set(err, FG_OK, "");
     }
     why = "a region that was never finished has been rebuilt";
   } else if (r->magic.v != FG_REGION_MAGIC) {
-    return say(err, FG_ERR_REGION, "this memory is not a region; remove the file, or name another one");
+    return fg_error_set(err, FG_ERR_REGION, "this memory is not a region; remove the file, or name another one");
   } else if (r->layout.v != ((uint64_t)FG_REGION_LAYOUT << 32 | HEAD_BYTES)) {
-    return say(err, FG_ERR_REGION, "the region has the layout of another version; each version needs a file of its own");
+    return fg_error_set(err, FG_ERR_REGION, "the region has the layout of another version; each version needs a file of its own");
   } else if (r->bytes.v != bytes_of(s) || r->routes.v != s.routes || r->accounts.v != s.accounts || r->workflows.v != s.workflows ||
              r->procs.v != s.procs || r->rows.v != s.rows) {
-    return say(err, FG_ERR_REGION, "the region was made with other sizes; open it with the same configuration, or remove the file");
+    return fg_error_set(err, FG_ERR_REGION, "the region was made with other sizes; open it with the same configuration, or remove the file");
   } else if (r->boot[0].v != boot[0] || r->boot[1].v != boot[1]) {
     why = "the region is from before this machine's last start: it has been rebuilt";
   } else if (!within(now_ms, base_of(r))) {
@@ -152,7 +141,7 @@ int32_t fg_region_open(void *mem, uint64_t bytes, const fg_region_config *c, int
     build(r, s, boot, now_ms);
   }
   *out = r;
-  return say(err, FG_OK, why != NULL ? why : "");
+  return fg_error_set(err, FG_OK, why != NULL ? why : "");
 }
 
 /* ---- time ---- */
@@ -194,14 +183,10 @@ int64_t fg_region_wall(const fg_region *r, int64_t t) {
   return (int64_t)wall - 1 + t;
 }
 
-static int64_t future(uint64_t v, int64_t t, int64_t bound_ms) {
-  return v <= (uint64_t)FG_T_MAX && (int64_t)v > t && (int64_t)v - t <= bound_ms ? (int64_t)v : 0;
-}
-
 void fg_word_raise(fg_word *w, int64_t value, int64_t t, int64_t bound_ms) {
   value = fg_mins(value, fg_mins(t + bound_ms, FG_T_MAX));
   uint64_t old = fg_load(w);
-  while (value > t && value > future(old, t, bound_ms) && !fg_cas(w, &old, (uint64_t)value)) {
+  while (value > t && value > fg_t_future(old, t, bound_ms) && !fg_cas(w, &old, (uint64_t)value)) {
   }
 }
 

@@ -10,6 +10,7 @@
 #include "fg_atomic.h"
 #include "fg_breaker.h"
 #include "fg_gauge.h"
+#include "fg_math.h"
 #include "fg_sketch.h"
 #include "fg_spill.h"
 
@@ -140,9 +141,9 @@ static inline void fg_word_verify(fg_word *w, int64_t t, int64_t bound_ms) {
   }
 }
 /* The t kept in a word, 0 when it is past or nonsense. */
-static inline int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms) {
-  uint64_t v = fg_load(w);
-  return v > (uint64_t)t && v - (uint64_t)t <= (uint64_t)bound_ms && v >> 37 == 0 ? (int64_t)v : 0;
+static inline int64_t fg_t_future(uint64_t v, int64_t t, int64_t bound_ms) {
+  return v > (uint64_t)t && v - (uint64_t)t <= (uint64_t)bound_ms && v <= (uint64_t)FG_T_MAX ? (int64_t)v : 0;
 }
+static inline int64_t fg_word_future(const fg_word *w, int64_t t, int64_t bound_ms) { return fg_t_future(fg_load(w), t, bound_ms); }
 
 #endif /* FG_REGION_H */

@@ -38,7 +38,8 @@ static int phrase(const char *w, uint32_t n, const fg_rule_input *in) {
   return 0;
 }
 
-int fg_rule_message(const char *a, uint32_t len, const fg_rule_input *in) {
+/* Nonzero when one alternative of a message condition holds. */
+static int message_holds(const char *a, uint32_t len, const fg_rule_input *in) {
   uint32_t from = 0;
   int all = 1;
   for (uint32_t i = 0; i <= len; i++) {
@@ -162,5 +163,5 @@ int fg_rule_rest_holds(const fg_rule *r, const char *pool, const fg_rule_input *
 int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in) {
   return status_holds(r, in->status) && text_holds(r->provider, pool, in->provider) &&
          name_holds(r->error, pool, in, FG_NAME_CODE | FG_NAME_TYPE | FG_NAME_OTHER) && fg_rule_rest_holds(r, pool, in) &&
-         (r->message.len == 0 || fg_rule_message(pool + r->message.off, r->message.len, in));
+         (r->message.len == 0 || message_holds(pool + r->message.off, r->message.len, in));
 }

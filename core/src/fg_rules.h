@@ -62,8 +62,6 @@ static inline uint32_t fg_rule_start(const char *p) {
 int fg_rule_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
 /* The conditions apart from status, provider, error and message. */
 int fg_rule_rest_holds(const fg_rule *r, const char *pool, const fg_rule_input *in);
-/* Nonzero when one alternative of a message condition holds. */
-int fg_rule_message(const char *alternatives, uint32_t len, const fg_rule_input *in);
 /* Fills the filters from in->message and the names. */
 void fg_rule_index(fg_rule_input *in);
 

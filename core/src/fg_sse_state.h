@@ -19,7 +19,7 @@ typedef struct sse_event {
 typedef struct sse_state {
   uint32_t wire, flags, mode;
   uint32_t line;              /* where in a line */
-  uint32_t field_len, value_seen, skip_lf, bom;
+  uint32_t field_len, skip_lf, bom;
   uint32_t event_bytes, data_lines, too_long;
   uint32_t saw;               /* FG_SAW_* of this feed */
   uint32_t bytes, events, comments, malformed;

@@ -3,23 +3,29 @@
 #include "fg_math.h"
 #include "fg_stall.h"
 
+/* Checks and zeroes the caller's struct, which begins with its size; then the engine's own checks. */
+static int32_t begin(const fg_engine *e, void *out, uint64_t bytes, int64_t now_ms, int64_t *t) {
+  uint32_t size, did;
+  if (out == NULL) {
+    return FG_ERR_ARG;
+  }
+  memcpy(&size, out, sizeof size);
+  if (size < bytes) {
+    return FG_ERR_ABI;
+  }
+  memset(out, 0, bytes);
+  memcpy(out, &size, sizeof size);
+  return fg_engine_enter(e, now_ms, t, &did);
+}
+
 int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_route_view *out) {
   fg_health_ask ask;
   fg_health_view v;
   fg_quantile q;
-  uint32_t did, latch_wait = 0;
+  uint32_t latch_wait = 0;
   int64_t t;
   int32_t rc;
-  const uint32_t size = out != NULL ? out->size : 0;
-  if (out == NULL) {
-    return FG_ERR_ARG;
-  }
-  if (size < sizeof *out) {
-    return FG_ERR_ABI;
-  }
-  memset(out, 0, sizeof *out);
-  out->size = size;
-  rc = fg_engine_enter(e, now_ms, &t, &did);
+  rc = begin(e, out, sizeof *out, now_ms, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -60,19 +66,9 @@ int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_r
 
 int32_t fg_engine_workflow(const fg_engine *e, uint32_t workflow, int64_t now_ms, fg_workflow_view *out) {
   const fg_workflow_rec *rec;
-  uint32_t did;
   int64_t t;
   int32_t rc;
-  const uint32_t size = out != NULL ? out->size : 0;
-  if (out == NULL) {
-    return FG_ERR_ARG;
-  }
-  if (size < sizeof *out) {
-    return FG_ERR_ABI;
-  }
-  memset(out, 0, sizeof *out);
-  out->size = size;
-  rc = fg_engine_enter(e, now_ms, &t, &did);
+  rc = begin(e, out, sizeof *out, now_ms, &t);
   if (rc != FG_OK) {
     return rc;
   }
