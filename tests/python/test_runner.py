@@ -269,6 +269,29 @@ def test_a_redelivery_of_a_redelivery(rig: Rig, drive: typing.Any) -> None:
     assert caught.value.prior["attempts"] == 3
 
 
+def test_a_run_inside_a_run(rig: Rig, drive: typing.Any) -> None:
+    """What the inner engine refused the outer one does not send again."""
+    sends: "list[str]" = []
+
+    def inner(attempt: fivegates.Attempt) -> str:
+        sends.append("inner")
+        attempt.tool("pay-1", "committed")
+        raise BUSY
+
+    def outer(attempt: fivegates.Attempt) -> str:
+        sends.append("outer")
+        return typing.cast(str, rig.engine.run("bare", inner, **FACTS))
+
+    async def aouter(attempt: fivegates.Attempt) -> str:
+        return outer(attempt)
+
+    aouter.asend = aouter  # type: ignore[attr-defined]
+    with pytest.raises(fivegates.Refused) as caught:
+        drive(outer if drive == rig.run else aouter)
+    assert caught.value.decision.reason == "effect_committed"
+    assert sends == ["outer", "inner"]
+
+
 def test_cleared_before_another_answer(
         card: "dict[str, typing.Any]") -> None:
     """after_visible: restart. What was shown goes before a cached answer."""

@@ -12,6 +12,8 @@ import socket
 import ssl
 import typing
 
+from fivegates.errors import FivegatesError
+
 __all__ = ["evidence_of"]
 
 Evidence = typing.Dict[str, typing.Any]
@@ -310,8 +312,11 @@ def evidence_of(exc: BaseException, *, provider: "str | None" = None,
     Knows httpx, httpx2, requests, urllib3, aiohttp, openai, anthropic, and
     the built-in exceptions of sockets, TLS and asyncio. An exception of
     another library counts when it carries a response, or came from one of
-    these.
+    these. What an engine decided (Refused, Queued) is no failed attempt, so
+    that a run inside a run is not sent again by the outer one.
     """
+    if isinstance(exc, FivegatesError):
+        return None  # decided already: a layer outside does not ask again
     own = getattr(exc, "evidence", None)
     found: "Evidence | None" = dict(own) if isinstance(own, dict) else None
     known = _known(exc)

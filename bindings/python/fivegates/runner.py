@@ -350,4 +350,4 @@ async def _awaited(driven: _Run,
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(task, return_exceptions=True)
