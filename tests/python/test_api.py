@@ -330,6 +330,14 @@ def test_now_ms_argument(policy: fivegates.Policy) -> None:
     assert engine.route("main", now_ms=5_000_030)["in_flight"] == 1
 
 
+def test_an_empty_path_is_no_region(policy: fivegates.Policy) -> None:
+    """os.environ.get("REGION", "") must not mean: shared with nobody."""
+    with pytest.raises(ValueError, match="empty"):
+        fivegates.Region("")
+    with pytest.raises(ValueError, match="empty"):
+        fivegates.Engine(policy, region="")
+
+
 def test_region_file(policy: fivegates.Policy, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "region"
     one = fivegates.Engine(policy, region=path, seed=1)

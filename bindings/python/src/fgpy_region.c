@@ -41,6 +41,11 @@ static int open_file(fgpy_region *self, PyObject *path, int64_t now_ms) {
   if (!PyUnicode_FSConverter(path, &bytes)) {
     return -1;
   }
+  if (PyBytes_Size(bytes) == 0) { /* an unset variable must not mean "alone" */
+    Py_DECREF(bytes);
+    PyErr_SetString(PyExc_ValueError, "the region's path is empty; None means memory of this process alone");
+    return -1;
+  }
   fg_error err = {.size = sizeof err};
   int32_t rc = fg_host_map_open(PyBytes_AsString(bytes), &self->config, 0,
                                 now_ms, &self->map, &err);
