@@ -101,8 +101,10 @@ class Model:
             return Decision("hold", wait=(rest, rest), reason=frozenset(("too_early",)) | ANY)
         left = call.elapsed_left(now)
         look, _ = self.h.look(pending.route, now)
-        soft = (answer.action, answer.route) != ("proceed", pending.route) and (self.h.maybe_bad(pending.route, now) or (self._same_route(pending) and self.h.retries(pending.route) > 0)
-                                                 or (pending.what != "first" and self._hour_is_out()))
+        elsewhere = (answer.action, answer.route) != ("proceed", pending.route)
+        turn = self._same_route(pending) and self.h.retries(pending.route) > 0
+        asked_again = turn or (pending.what != "first" and self._hour_is_out()) or (pending.route != self.spec.primary and self.h.spills >= 2)
+        soft = elsewhere and (asked_again or self.h.maybe_bad(pending.route, now))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)
@@ -153,7 +155,7 @@ class Model:
             assert f is not None
             if pending.what == "retry":
                 call.class_used[(route, f.klass)] = call.class_used.get((route, f.klass), 0) + 1
-                if not f.local:
+                if not f.local and pending.rung is None:
                     call.retried[route] = call.retried.get(route, 0) + 1
                 if f.overload:
                     call.overloaded[route] = call.overloaded.get(route, 0) + 1

@@ -276,7 +276,7 @@ class Rules:
         f = call.failure
         if f is None or f.owner != "rate":
             return True
-        if self.spec.spill == "never" or (self.h.spills >= 3 and answer.action not in ("fallback", "degrade", "proceed")):
+        if self.spec.spill == "never" or (self.h.spills >= 2 and answer.action not in ("fallback", "degrade", "proceed")):
             return False
         if self.spec.spill == "prefer_fast" or call.failed_route in call.waited:
             return True
@@ -434,12 +434,13 @@ class Rules:
             spread = min(max(wait // 4, 1_000), 30_000)
             if wait <= spec.hold_ms and (left is None or wait < left) and "wait" not in call.unable and not (call.max_wait and wait > call.max_wait):
                 fast = spec.spill == "prefer_fast"  # does a stand-in come before a short hold too? Both readings.
-                if answer.action == "hold" or not fast and wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
+                again = call.held_since is not None  # what was held before counts against hold_ms
+                if answer.action == "hold" or not fast and not again and wait + spread + call.estimate(name) <= min(spec.hold_ms, left or 1 << 40):
                     call.pending = Pending("first", name, now)
                     call.held_since = now if call.held_since is None else call.held_since
                     full = any(s.approved and self.h.look(s.route, now)[0] == "full" for s in spec.standins)
                     return Decision("hold", wait=(0 if full else wait, wait + spread))
-            if spec.spill == "never" or (self.h.spills >= 3 and answer.route in (None, name)):
+            if spec.spill == "never" or (self.h.spills >= 2 and answer.route in (None, name)):
                 return self._first_rest(call, now, answer, look, False)
             found = self._first_standin(call, now, answer, "")
             if found:
@@ -461,7 +462,7 @@ class Rules:
         roomy = left is None or left >= 1_000
         if roomy and look == "full" and call.held_since is None and self._may_hold(call, now) and not self._smaller_first(call):
             return self._hold(call, now)
-        if small and not (look == "not_before" and self.h.spills >= 3 and answer.step != "smaller_model"):
+        if small and not (look == "not_before" and self.h.spills >= 2 and answer.step != "smaller_model"):
             found = self._ladder(call, now, answer, first=True)
             self.h.spills += look == "not_before" and found is not None and found.step == "smaller_model"
         else:
