@@ -26,6 +26,7 @@ extern "C" {
 /* ------------------------------------------------------------------ names */
 /* Each table: XX(number, NAME, wire_name). Numbers are never reused; wire names appear in cards, vectors, ledgers, logs. */
 
+/* clang-format off */
 /* What to do. HEDGE is a word of cards and hosts; this version never decides it. */
 #define FG_ACTION_MAP(XX)                                                                                                              \
   XX(0, FAIL_CLOSED, fail_closed)                                                                                                      \
@@ -455,6 +456,7 @@ extern "C" {
   XX(30, REASON, reason)                                                                                                               \
   XX(31, WIRE, wire)
 
+/* clang-format on */
 #define FG_ENUM_ACTION(n, N, w) FG_ACTION_##N = n,
 #define FG_ENUM_OWNER(n, N, w) FG_OWNER_##N = n,
 #define FG_ENUM_GATE(n, N, w) FG_GATE_##N = n,
