@@ -39,8 +39,8 @@ static uint32_t recheck(const fg_call_state *s, const fg_facts_build *b) {
       c.estimate_ms = r->estimate_ms;
     }
   }
-  if (c.barred != FG_REASON_NONE && s->send_rung == 0) {
-    return c.barred;
+  if (c.barred != FG_REASON_NONE && (s->send_rung == 0 || f->ladder[s->send_rung - 1].step == FG_STEP_SMALLER_MODEL)) {
+    return c.barred; /* an edited request fits where the one it came from did not */
   }
   why = fg_gate_health(&c);
   return why != FG_REASON_NONE ? why : fg_budget_route(f, &c, s->stage == FG_STAGE_FAILURE);

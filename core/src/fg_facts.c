@@ -199,6 +199,17 @@ static uint32_t flags_of(const fg_engine *e, const fg_call_state *s, uint32_t st
   return flags;
 }
 
+/* What bars a stand-in now: what did when the step began, or that its approval has run out since. */
+static uint32_t barred_now(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t) {
+  const fg_policy_standin *st = &fg_workflow_of(e, s)->standin[place];
+  int64_t wall;
+  if (place == 0 || s->barred[place] != FG_REASON_NONE || st->expires_unix_ms == 0) {
+    return s->barred[place];
+  }
+  wall = fg_region_wall(e->region, t);
+  return wall == 0 ? FG_REASON_NO_WALL_CLOCK : wall >= st->expires_unix_ms ? FG_REASON_CONTRACT_EXPIRED : FG_REASON_NONE;
+}
+
 static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage, uint32_t base_place, uint32_t index, uint32_t output, int64_t t,
                       fg_facts_build *b) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
@@ -211,7 +222,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   fg_clocks clocks;
   memset(c, 0, sizeof *c);
   c->route = w->standin[place].route + 1;
-  c->barred = s->barred[place];
+  c->barred = barred_now(e, s, place, t);
   c->sends_left = fg_sub32(w->per_route, s->sends[place]);
   if (stage == FG_STAGE_FAILURE && place == base_place && s->failure.owner != FG_OWNER_LOCAL) {
     c->sends_left = fg_min32(c->sends_left, fg_sub32(retries_of_kind(w), same_route_retries(s, place)));
