@@ -324,12 +324,8 @@ PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
     return NULL;
   }
   fgpy_policy *policy = NULL;
-  if (in[1] != NULL && in[1] != Py_None) {
-    if (!Py_IS_TYPE(in[1], st->policy_type)) {
-      PyErr_SetString(PyExc_TypeError, "policy must be a Policy");
-      return NULL;
-    }
-    policy = (fgpy_policy *)in[1];
+  if (fgpy_policy_arg(st, in[1], &policy) < 0) {
+    return NULL;
   }
   fgpy_decision *d = fgpy_decision_new(st, policy, NULL, NULL);
   if (d == NULL) {

@@ -28,12 +28,8 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
     return NULL;
   }
   fgpy_policy *policy = NULL;
-  if (in[1] != NULL && in[1] != Py_None) {
-    if (!Py_IS_TYPE(in[1], st->policy_type)) {
-      PyErr_SetString(PyExc_TypeError, "policy must be a Policy");
-      return NULL;
-    }
-    policy = (fgpy_policy *)in[1];
+  if (fgpy_policy_arg(st, in[1], &policy) < 0) {
+    return NULL;
   }
   fgpy_keep keep;
   fgpy_keep_init(&keep, st);

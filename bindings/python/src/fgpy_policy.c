@@ -215,6 +215,19 @@ static void policy_dealloc(fgpy_policy *self) {
 
 /* ---- reading ---- */
 
+int fgpy_policy_arg(fgpy_state *st, PyObject *value, fgpy_policy **out) {
+  *out = NULL;
+  if (value == NULL || value == Py_None) {
+    return 0;
+  }
+  if (!Py_IS_TYPE(value, st->policy_type)) {
+    PyErr_SetString(PyExc_TypeError, "policy must be a Policy");
+    return -1;
+  }
+  *out = (fgpy_policy *)value;
+  return 0;
+}
+
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route) {
   if (route == 0 || policy == NULL ||
       (Py_ssize_t)route > PyTuple_Size(policy->routes)) {

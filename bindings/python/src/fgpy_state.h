@@ -147,6 +147,8 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
                         Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);
+/* An optional Policy argument, borrowed; absent or None: *out is NULL. */
+int fgpy_policy_arg(fgpy_state *st, PyObject *value, fgpy_policy **out);
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route);
 
 /* A heap type with GC visits its type too. */
