@@ -118,10 +118,20 @@ static void gauges(void) {
   FG_CHECK(w[1].v == UINT64_MAX);
 }
 
+static void test_whole_share(void) {
+  fg_word w[FG_SPILL_BUCKETS];
+  memset(w, 0, sizeof w);
+  fg_spill_call(w, 1000); /* one call, and it may spill from stand-in to stand-in */
+  for (int i = 0; i < 10; i++) {
+    FG_EQ(fg_spill_take(w, 1000000, FG_SPILL_FLOOR, 1000), 1);
+  }
+}
+
 int main(void) {
   retries();
   money();
   spill();
   gauges();
+  test_whole_share();
   return fg_test_end("spend");
 }
