@@ -137,4 +137,10 @@ def test_a_wrong_file_fails(tmp_path: pathlib.Path) -> None:
         said: "list[str]" = []
         assert replay([file], said.append).failed == 1
         assert said and said[0].startswith(str(file))
+    for raw, words in ((b'{\n"cases": [', "line 2, column"),
+                       (b'{"cases": "\xff"}', "UTF-8")):
+        file.write_bytes(raw)
+        said = []
+        replay([file], said.append)
+        assert words in said[0]
     assert replay([tmp_path / "none.json"], lambda _: None).failed == 1

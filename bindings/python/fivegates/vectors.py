@@ -68,8 +68,13 @@ def _run_file(path: str, report: Report) -> None:
             raise Fault("has no cases")
     except OSError:
         fault = "cannot be read"
-    except (ValueError, RecursionError):
-        fault = "is not JSON"
+    except json.JSONDecodeError as exc:
+        fault = (f"is not JSON at line {exc.lineno}, column {exc.colno}: "
+                 f"{exc.msg}; one object with name, why, cases is wanted")
+    except UnicodeDecodeError:
+        fault = "is not UTF-8; save it as UTF-8"
+    except (ValueError, RecursionError) as exc:
+        fault = f"is not JSON: {exc}"
     except Fault as exc:
         fault = str(exc)
     else:
