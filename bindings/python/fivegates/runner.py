@@ -60,12 +60,14 @@ def prior_of(call: "Call") -> "dict[str, int]":
                              * 1_000_000_000)}
 
 
-class _Run:
+class Driven:
     """One call being driven; the sync and the async loop share it.
 
     steps() is a generator: it yields what the loop must do ("sleep", seconds),
     ("send", attempt), ("ask", function, arguments), and is sent what came of
-    it. Its return value is the call's.
+    it: ("ok", answer), ("error", exception), ("decided", decision) where the
+    sender told the engine itself, ("begun", answer) where the answer is being
+    read and its reader will. Its return value is the call's.
     """
 
     def __init__(self, engine: "Engine", workflow: str, *,
@@ -179,7 +181,10 @@ class _Run:
             if action not in ("proceed", "retry", "fallback", "hold",
                               "degrade"):
                 self.refuse(decision)
-            decision = yield from self._next(decision)
+            after = yield from self._next(decision)
+            if after is None:
+                return self.result  # whoever reads the answer ends the call
+            decision = after
 
     def _clear(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, None]":
         """Nothing is put behind the beginning of another answer."""
@@ -196,8 +201,11 @@ class _Run:
             return value is not None, value
         return False, None
 
-    def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision]":
-        """Waits, asks for permission, sends: the decision after that."""
+    def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
+        """Waits, asks for permission, sends: the decision after that.
+
+        None: the answer has begun and goes on; the call is still running.
+        """
         if decision.wait_ms:
             yield "sleep", decision.wait_ms / 1000
         permit = self.call.begin_attempt()
@@ -211,6 +219,9 @@ class _Run:
         kind, value = yield "send", attempt
         if kind == "decided":
             return typing.cast("Decision", value)
+        if kind == "begun":
+            self.result = value
+            return None
         if kind == "ok":
             self.error = None
             self.result = value
@@ -251,7 +262,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
     Raises Refused from the last attempt's exception when the engine ends the
     call; with reraise=True that exception itself, its .refused set.
     """
-    driven = _Run(engine, workflow, on_decision=on_decision, ledger=ledger,
+    driven = Driven(engine, workflow, on_decision=on_decision, ledger=ledger,
                   cached=cached, preset=preset, queue=queue, clear=clear,
                   evidence=evidence, outcome=outcome, reraise=reraise,
                   tick=False, call=call, facts=facts)
@@ -292,7 +303,7 @@ async def arun(engine: "Engine", workflow: str,
     A silent attempt is noticed while it runs: when the engine decides to send
     elsewhere, the task of the attempt is cancelled.
     """
-    driven = _Run(engine, workflow, on_decision=on_decision, ledger=ledger,
+    driven = Driven(engine, workflow, on_decision=on_decision, ledger=ledger,
                   cached=cached, preset=preset, queue=queue, clear=clear,
                   evidence=evidence, outcome=outcome, reraise=reraise,
                   tick=True, call=call, facts=facts)
@@ -318,7 +329,7 @@ async def arun(engine: "Engine", workflow: str,
         steps.close()
 
 
-async def _awaited(driven: _Run,
+async def _awaited(driven: Driven,
                    send: "typing.Callable[[Attempt], typing.Awaitable[T]]",
                    attempt: Attempt) -> "tuple[str, typing.Any]":
     """Runs one send, looking at the engine's clocks while it runs."""

@@ -1,0 +1,114 @@
+"""A guarded HTTP client for the SDKs people already use.
+
+    client = openai.OpenAI(max_retries=0, http_client=transport.client(
+        httpx2, engine, "support-answer"))
+
+Works under every SDK that sends with httpx or httpx2: openai, anthropic,
+google-genai, and what is built on them (langchain-openai, llama-index,
+pydantic-ai, ...). Each request to a model is one call of the engine: it is
+sent when the engine permits, again or elsewhere when the engine says so, and
+never after its first content was handed on. A refusal is an exception of the
+SDK's own class that carries the decision:
+
+    except openai.APIError as error:
+        decision = getattr(error, "decision", None)
+
+What it cannot do: take back what was shown, turn a stream into a whole answer
+or back, send to a stand-in that speaks another API (engine.run with one
+callable a route can). A blocking client notices that it was left behind only
+when it reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+
+from fivegates.transport.options import CallOptions, Options, current, guarded
+
+if typing.TYPE_CHECKING:
+    from fivegates._core import Engine
+
+__all__ = ["CallOptions", "async_client", "async_transport", "client",
+           "current", "guarded", "transport"]
+
+# What the SDKs use for clients of their own.
+_TIMEOUT_S = 600.0
+_CONNECT_S = 5.0
+_CONNECTIONS = 1000
+_KEPT = 100
+
+
+@functools.cache
+def _blocking(http: typing.Any) -> typing.Any:
+    from fivegates.transport.blocking import make
+    return make(http)
+
+
+@functools.cache
+def _asynchronous(http: typing.Any) -> typing.Any:
+    from fivegates.transport.asynchronous import make
+    return make(http)
+
+
+def _limits(http: typing.Any) -> typing.Any:
+    return http.Limits(max_connections=_CONNECTIONS,
+                       max_keepalive_connections=_KEPT)
+
+
+def _defaults(http: typing.Any) -> "dict[str, typing.Any]":
+    return {"timeout": http.Timeout(_TIMEOUT_S, connect=_CONNECT_S),
+            "follow_redirects": True}
+
+
+def transport(http: typing.Any, engine: "Engine",
+              workflow: "str | None" = None, *, inner: typing.Any = None,
+              **options: typing.Any) -> typing.Any:
+    """A transport for http.Client: http is the module httpx or httpx2.
+
+    inner sends the requests: http.HTTPTransport() when not given; whatever
+    has handle_request() will do. Options:
+
+    workflow: of the calls, where transport.guarded() names no other.
+    keys: {route: API key} where it is not in the environment under the
+      route's key_env. The primary uses the client's own key. A key is sent
+      to its own route only.
+    facts: of Engine.begin() for every call: {"tenant": ..., "region": ...}.
+    prompt_tokens(body): counts a prompt; by default estimated by its length.
+    compact(body, tokens): a body with a shorter prompt, for the ladder.
+    cached(body, decision): a text kept from before, or None.
+    preset: True: the card's text; False: none; or a function of the decision.
+    on_decision(decision, call), ledger: as of Engine.run().
+    """
+    return _blocking(http)(inner or http.HTTPTransport(limits=_limits(http)),
+                           Options(engine, workflow, **options))
+
+
+def async_transport(http: typing.Any, engine: "Engine",
+                    workflow: "str | None" = None, *,
+                    inner: typing.Any = None,
+                    **options: typing.Any) -> typing.Any:
+    """The same for http.AsyncClient; cached may be a coroutine function."""
+    return _asynchronous(http)(
+        inner or http.AsyncHTTPTransport(limits=_limits(http)),
+        Options(engine, workflow, **options))
+
+
+def client(http: typing.Any, engine: "Engine", workflow: "str | None" = None,
+           *, inner: typing.Any = None, **options: typing.Any) -> typing.Any:
+    """An http.Client with the SDKs' own settings and a guarded transport.
+
+    For the http_client of openai, anthropic and their kin; options are those
+    of transport().
+    """
+    return http.Client(transport=transport(http, engine, workflow, inner=inner,
+                                           **options), **_defaults(http))
+
+
+def async_client(http: typing.Any, engine: "Engine",
+                 workflow: "str | None" = None, *, inner: typing.Any = None,
+                 **options: typing.Any) -> typing.Any:
+    """An http.AsyncClient, likewise."""
+    return http.AsyncClient(
+        transport=async_transport(http, engine, workflow, inner=inner,
+                                  **options), **_defaults(http))

@@ -1,0 +1,150 @@
+"""The transport of async clients (asyncio, trio), and the stream it gives them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import typing
+
+import anyio
+
+from fivegates.errors import Refused
+from fivegates.transport.exchange import Exchange, GivenAway, Late
+from fivegates.transport.options import Options
+from fivegates.transport.request import ModelRequest
+
+__all__ = ["make"]
+
+_CLOSE_S = 1.0  # for hanging up after a cancellation
+
+
+def make(http: typing.Any) -> type:
+    """The transport for one HTTP package: httpx or httpx2."""
+
+    class AsyncGuardedStream(http.AsyncByteStream):  # type: ignore[misc]
+        """What is left of an answer, watched while the client reads it."""
+
+        def __init__(self, given: GivenAway, wire: "AsyncWire") -> None:
+            self._given = given
+            self._wire = wire
+
+        async def __aiter__(self) -> "typing.AsyncIterator[bytes]":
+            given, wire = self._given, self._wire
+            held, given.held = given.held, []
+            for chunk in held:
+                yield chunk
+            try:
+                async for chunk in wire.chunks:
+                    given.heard(chunk)
+                    yield chunk
+            except Exception as exc:
+                await wire.aclose()
+                given.broke(exc)
+            else:
+                given.ended()
+
+        async def aclose(self) -> None:
+            self._given.left()
+            await self._wire.aclose()
+
+    class AsyncGuardedTransport(http.AsyncBaseTransport):  # type: ignore[misc]
+        """Sends each request to a model through an engine."""
+
+        def __init__(self, inner: typing.Any, options: Options) -> None:
+            self.inner = inner
+            self.options = options
+
+        async def handle_async_request(self, request: typing.Any) -> typing.Any:
+            api = ModelRequest.api(request.method, request.url.path)
+            model = ModelRequest.of(api, await request.aread()) if api else None
+            if model is None:
+                return await self.inner.handle_async_request(request)
+            wire = AsyncWire(self.inner)
+            exchange = Exchange(http, self.options, request, model,
+                                lambda given: AsyncGuardedStream(given, wire))
+            return await wire.drive(exchange)
+
+        async def __aenter__(self) -> "typing.Any":
+            await self.inner.__aenter__()
+            return self
+
+        async def __aexit__(self, *exc: typing.Any) -> None:
+            await self.inner.__aexit__(*exc)
+
+        async def aclose(self) -> None:
+            await self.inner.aclose()
+
+    return AsyncGuardedTransport
+
+
+class AsyncWire:
+    """Does what an exchange asks for, one request at a time."""
+
+    def __init__(self, inner: typing.Any) -> None:
+        self.inner = inner
+        self.chunks: typing.Any = None
+        self._response: typing.Any = None
+        self._fresh = False  # the response's body has not been read yet
+
+    async def drive(self, exchange: Exchange) -> typing.Any:
+        steps = exchange.guard()
+        reply: typing.Any = None
+        error: "Exception | None" = None
+        try:
+            while True:
+                todo = steps.throw(error) if error else steps.send(reply)
+                reply = error = None
+                try:
+                    reply = await self._do(todo)
+                except Exception as exc:
+                    error = exc
+        except StopIteration as stop:
+            return stop.value
+        except Refused as refused:
+            await self.aclose()
+            return exchange.refused(refused)
+        except BaseException as exc:
+            exchange.driven.broken(exc)
+            await self.aclose()
+            raise
+
+    async def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
+        kind = todo[0]
+        if kind == "open":
+            _, request, trace = todo
+            request.extensions["trace"] = trace.anote
+            await self.aclose()
+            self._response = await self.inner.handle_async_request(request)
+            self._fresh = True
+            return self._response
+        if kind == "read":
+            return await self._read(todo[1], todo[2])
+        if kind == "close":
+            return await self.aclose()
+        if kind == "sleep":
+            return await anyio.sleep(todo[1])
+        reply = todo[1](*todo[2])
+        return await reply if inspect.isawaitable(reply) else reply
+
+    async def _read(self, decoded: bool, until: "float | None",
+                    ) -> "bytes | None":
+        if self._fresh:
+            self._fresh = False
+            response = self._response
+            self.chunks = (response.aiter_bytes() if decoded
+                           and "content-encoding" in response.headers
+                           else response.aiter_raw())
+        left = None if until is None else max(0.0, until - time.monotonic())
+        with anyio.move_on_after(left):
+            try:
+                return typing.cast(bytes, await self.chunks.__anext__())
+            except StopAsyncIteration:
+                return None
+        raise Late("no content in time")
+
+    async def aclose(self) -> None:
+        """Hangs up, where a request is open; also when cancelled."""
+        response, self._response = self._response, None
+        if response is not None:
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await response.aclose()

@@ -1,0 +1,157 @@
+"""The transport of blocking clients, and the stream it gives them."""
+
+from __future__ import annotations
+
+import time
+import typing
+
+from fivegates.errors import Refused
+from fivegates.transport.exchange import Exchange, GivenAway, Late
+from fivegates.transport.options import Options
+from fivegates.transport.request import ModelRequest
+from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
+
+__all__ = ["make"]
+
+
+def make(http: typing.Any) -> type:
+    """The transport for one HTTP package: httpx or httpx2."""
+
+    class GuardedStream(http.SyncByteStream):  # type: ignore[misc]
+        """What is left of an answer, watched while the client reads it."""
+
+        def __init__(self, given: GivenAway, wire: "Wire") -> None:
+            self._given = given
+            self._wire = wire
+
+        def __iter__(self) -> "typing.Iterator[bytes]":
+            given, wire = self._given, self._wire
+            held, given.held = given.held, []
+            yield from held
+            try:
+                for chunk in wire.chunks:
+                    given.heard(chunk)
+                    yield chunk
+            except GeneratorExit:
+                raise
+            except Exception as exc:
+                wire.close()
+                given.broke(exc)
+            else:
+                given.ended()
+
+        def close(self) -> None:
+            self._given.left()
+            self._wire.close()
+
+    class GuardedTransport(http.BaseTransport):  # type: ignore[misc]
+        """Sends each request to a model through an engine."""
+
+        def __init__(self, inner: typing.Any, options: Options) -> None:
+            self.inner = inner
+            self.options = options
+
+        def handle_request(self, request: typing.Any) -> typing.Any:
+            api = ModelRequest.api(request.method, request.url.path)
+            model = ModelRequest.of(api, request.read()) if api else None
+            if model is None:
+                return self.inner.handle_request(request)
+            wire = Wire(self.inner)
+            exchange = Exchange(http, self.options, request, model,
+                                lambda given: GuardedStream(given, wire))
+            return wire.drive(exchange)
+
+        def __enter__(self) -> "typing.Any":
+            self.inner.__enter__()
+            return self
+
+        def __exit__(self, *exc: typing.Any) -> None:
+            self.inner.__exit__(*exc)
+
+        def close(self) -> None:
+            self.inner.close()
+
+    return GuardedTransport
+
+
+class Wire:
+    """Does what an exchange asks for, one request at a time."""
+
+    def __init__(self, inner: typing.Any) -> None:
+        self.inner = inner
+        self.chunks: "typing.Iterator[bytes]" = iter(())
+        self._response: typing.Any = None
+        self._fresh = False  # the response's body has not been read yet
+        self._alarm: "Alarm | None" = None
+
+    def drive(self, exchange: Exchange) -> typing.Any:
+        steps = exchange.guard()
+        reply: typing.Any = None
+        error: "Exception | None" = None
+        try:
+            while True:
+                todo = steps.throw(error) if error else steps.send(reply)
+                reply = error = None
+                try:
+                    reply = self._do(todo)
+                except Exception as exc:
+                    error = exc
+        except StopIteration as stop:
+            self._disarm()
+            return stop.value
+        except Refused as refused:
+            self.close()
+            return exchange.refused(refused)
+        except BaseException as exc:
+            self.close()
+            exchange.driven.broken(exc)
+            raise
+
+    def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
+        kind = todo[0]
+        if kind == "open":
+            _, request, trace = todo
+            request.extensions["trace"] = trace
+            self.close()
+            self._response = self.inner.handle_request(request)
+            self._fresh = True
+            return self._response
+        if kind == "read":
+            return self._read(todo[1], todo[2])
+        if kind == "close":
+            return self.close()
+        if kind == "sleep":
+            return time.sleep(todo[1])
+        return todo[1](*todo[2])
+
+    def _read(self, decoded: bool, until: "float | None") -> "bytes | None":
+        if self._fresh:
+            self._fresh = False
+            response = self._response
+            self.chunks = (response.iter_bytes() if decoded
+                           and "content-encoding" in response.headers
+                           else response.iter_raw())
+            sock = socket_of(response) if until is not None else None
+            if sock is not None and until is not None:
+                self._alarm = WATCHDOG.arm(until, sock)
+        try:
+            chunk = next(self.chunks, None)
+        except Exception as exc:
+            if self._alarm is not None and self._alarm.fired:
+                raise Late("no content in time") from exc
+            raise
+        if self._alarm is not None and self._alarm.fired:
+            raise Late("no content in time")
+        return chunk
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            WATCHDOG.disarm(self._alarm)
+            self._alarm = None
+
+    def close(self) -> None:
+        """Hangs up, where a request is open."""
+        self._disarm()
+        response, self._response = self._response, None
+        if response is not None:
+            response.close()

@@ -1,0 +1,191 @@
+"""What a guarded client is told once, and what one call is told apart."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import typing
+import urllib.parse
+
+from fivegates.errors import ArgumentError
+from fivegates.transport.request import ModelRequest, url_for
+
+if typing.TYPE_CHECKING:
+    from fivegates._core import Call, Decision, Engine
+
+__all__ = ["CallOptions", "Options", "Unreachable", "current", "guarded"]
+
+Json = typing.Dict[str, typing.Any]
+# Headers that carry a key, and what stands before it.
+_KEY_HEADERS = (("authorization", "Bearer "), ("x-api-key", ""),
+                ("api-key", ""), ("x-goog-api-key", ""))
+
+
+class Unreachable(ArgumentError):
+    """A route this client cannot send to."""
+
+
+class CallOptions:
+    """One call's own options, and what was decided for it.
+
+    decisions holds every decision in order; call is the engine's call once
+    the request has begun; attempts counts what was sent.
+    """
+
+    def __init__(self, workflow: "str | None",
+                 facts: "dict[str, typing.Any]") -> None:
+        self.workflow = workflow
+        self.facts = facts
+        self.decisions: "list[Decision]" = []
+        self.call: "Call | None" = None
+        self.attempts = 0
+
+    @property
+    def decision(self) -> "Decision | None":
+        """The latest decision; None before the request began."""
+        return self.decisions[-1] if self.decisions else None
+
+
+_current: "contextvars.ContextVar[CallOptions | None]" = (
+    contextvars.ContextVar("fivegates_call", default=None))
+
+
+def current() -> "CallOptions | None":
+    """The options of the guarded() block this code runs in."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def guarded(workflow: "str | None" = None,
+            **facts: typing.Any) -> "typing.Iterator[CallOptions]":
+    """Options of the calls made inside the block, in this task or thread.
+
+        with transport.guarded("support-answer", tenant="t1") as seen:
+            client.chat.completions.create(...)
+        print(seen.decision.explain())
+
+    facts are those of Engine.begin(); they win over what the request's body
+    says and over the client's own.
+    """
+    options = CallOptions(workflow, facts)
+    token = _current.set(options)
+    try:
+        yield options
+    finally:
+        _current.reset(token)
+
+
+class Options:
+    """How a guarded client works: see fivegates.transport.client()."""
+
+    def __init__(self, engine: "Engine", workflow: "str | None", *,
+                 keys: "typing.Mapping[str, str] | None" = None,
+                 facts: "typing.Mapping[str, typing.Any] | None" = None,
+                 prompt_tokens: "typing.Callable[[Json], int] | None" = None,
+                 compact: "typing.Callable[[Json, int], Json] | None" = None,
+                 cached: "typing.Callable[[Json, Decision], str | None] | None" = None,
+                 preset: "typing.Callable[[Decision], str | None] | bool" = True,
+                 queue: "typing.Callable[[Decision, Call], object] | None" = None,
+                 on_decision: "typing.Callable[[Decision, Call], object] | None" = None,
+                 ledger: typing.Any = None) -> None:
+        known = engine.policy.workflows()
+        if workflow is not None and workflow not in known:
+            raise ArgumentError(
+                f"no workflow {workflow!r} in the card; it has "
+                f"{', '.join(known)}")
+        self.engine = engine
+        self.workflow = workflow
+        self.keys = dict(keys or {})
+        self.facts = dict(facts or {})
+        self.prompt_tokens = prompt_tokens
+        self.compact = compact
+        self.cached = cached
+        self.preset = preset
+        self.queue = queue
+        self.on_decision = on_decision
+        self.ledger = ledger
+
+    def workflow_of(self, call: "CallOptions | None") -> str:
+        name = (call.workflow if call is not None else None) or self.workflow
+        if name is None:
+            raise ArgumentError(
+                "no workflow for this request; name one when the client is "
+                "made, or around the call: with transport.guarded(\"name\")")
+        return name
+
+    def facts_of(self, request: ModelRequest,
+                 call: "CallOptions | None") -> "dict[str, typing.Any]":
+        """Arguments of Engine.begin(): the body's, the client's, the call's."""
+        facts = request.facts()
+        if self.prompt_tokens is not None:
+            facts["prompt_tokens"] = self.prompt_tokens(request.body)
+        facts.update(self.facts)
+        if call is not None:
+            facts.update(call.facts)
+        return facts
+
+    def target(self, route: "dict[str, typing.Any]", primary: bool,
+               request: ModelRequest, sent: typing.Any,
+               ) -> "tuple[str, dict[str, str] | None]":
+        """Where a route is: its URL, and headers to put in place of the
+        client's key (None: the client's own stay).
+
+        The client's key goes to no other host than the client's own.
+        """
+        own = str(sent.url)
+        base = route["base_url"]
+        key = self.keys.get(str(route["name"]))
+        if base is None:
+            url = own
+            if request.wire == "generateContent":
+                here = own.partition("?")[0].removesuffix(request.path)
+                url = _with_query(url_for(here, request, route["model"]),
+                                  sent.url)
+        else:
+            url = _with_query(url_for(base, request, route["model"]), sent.url)
+        home = _origin(url) == _origin(own)
+        if primary and not home:
+            raise ArgumentError(
+                f"the client is aimed at {_origin(own)} but the card has route "
+                f"{route['name']} at {_origin(url)}; give both the same "
+                f"base_url")
+        if key is None and not (primary and home):
+            key = os.environ.get(route["key_env"] or "")
+            if key is None and route["key_env"]:
+                raise Unreachable(
+                    f"no key for route {route['name']}: set "
+                    f"{route['key_env']}, or pass keys={{{route['name']!r}: "
+                    f"...}} when the client is made")
+            if key is None and home:
+                return url, None
+        elif key is None:
+            return url, None
+        return url, _key_headers(sent.headers, route["provider"], key)
+
+
+def _origin(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3]).lower()
+
+
+def _with_query(url: str, sent: typing.Any) -> str:
+    """The request's own query, without a key in it, where a base has none."""
+    if "?" in url:
+        return url
+    pairs = [(name, value) for name, value in sent.params.multi_items()
+             if name != "key"]
+    return f"{url}?{urllib.parse.urlencode(pairs)}" if pairs else url
+
+
+def _key_headers(headers: typing.Any, provider: str,
+                 key: "str | None") -> "dict[str, str]":
+    """A key in the header the client uses; "" for those to be taken out."""
+    out = {name: "" for name, _ in _KEY_HEADERS if name in headers}
+    if key is None:
+        return out
+    used = [pair for pair in _KEY_HEADERS if pair[0] in headers]
+    name, before = used[0] if used else _KEY_HEADERS[0]
+    if provider == "azure-openai" and name == "authorization":
+        name, before = "api-key", ""
+    out[name] = before + key
+    return out

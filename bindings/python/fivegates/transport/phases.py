@@ -1,0 +1,65 @@
+"""How far a request came, by the HTTP client's own trace.
+
+httpx and httpx2 tell of each step through request.extensions["trace"]. The
+names of their exceptions are no substitute: under another backend a request
+that was sent may come back as ConnectTimeout.
+"""
+
+from __future__ import annotations
+
+import typing
+
+__all__ = ["Trace"]
+
+# The end of each event's name -> how far the request is from then on. What
+# comes before the first of these is a connection or the wait for one.
+_REACHED = (
+    ("start_tls.started", "tls"),
+    ("send_request_headers.started", "send"),
+    ("receive_response_headers.started", "read"),
+)
+
+
+class Trace:
+    """Notes the phase; tells `sent` before the first byte goes out."""
+
+    def __init__(self, sent: "typing.Callable[[], None]",
+                 chained: "typing.Callable[..., typing.Any] | None") -> None:
+        self.phase: "str | None" = None  # None: this backend does not trace
+        self._sent = sent
+        self._chained = chained
+
+    def note(self, name: str) -> None:
+        if self.phase is None:
+            self.phase = "connect"
+        for ending, phase in _REACHED:
+            if name.endswith(ending):
+                if phase == "send" and self.phase != "read":
+                    self._sent()
+                self.phase = phase
+
+    def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
+        self.note(name)
+        if self._chained is not None:
+            return self._chained(name, info)
+        return None
+
+    async def anote(self, name: str, info: "dict[str, typing.Any]") -> None:
+        """The callback for async clients, which must be a coroutine."""
+        self.note(name)
+        if self._chained is not None:
+            await self._chained(name, info)
+
+    def correct(self, evidence: "dict[str, typing.Any]") -> None:
+        """Puts the traced phase into evidence of a transport error.
+
+        Without a trace nothing proves that a request was never sent, unless
+        an exception beneath does (another backend's own).
+        """
+        kind = (evidence.get("transport") or {}).get("kind")
+        if kind == "PoolTimeout" or "status" in evidence:
+            return
+        if self.phase is not None:
+            evidence["phase"] = self.phase
+        elif (evidence.get("transport") or {}).get("lib") == "httpx":
+            evidence["phase"] = "unknown"

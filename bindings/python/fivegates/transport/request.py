@@ -1,0 +1,268 @@
+"""What a request to a model says of itself, and how it is sent elsewhere.
+
+A request is read by its path and its JSON body: chat completions, responses,
+messages (anthropic) and generateContent (gemini). Anything else, a list of
+models or an upload, is not a call to a model and is not guarded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+
+__all__ = ["ModelRequest", "edited", "url_for"]
+
+Json = typing.Dict[str, typing.Any]
+
+# Path of each API below a base URL.
+_PATHS = (
+    ("chat", re.compile(r"/chat/completions$")),
+    ("responses", re.compile(r"/responses$")),
+    ("messages", re.compile(r"(?:/v1)?/messages$")),
+    ("generateContent", re.compile(
+        r"(?:/v1(?:beta|alpha)?)?/models/[^/:]+:(?:stream)?[gG]enerateContent$")),
+)
+_LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+# An estimate, as the real count comes with the answer: UTF-8 bytes of JSON
+# for a token of text, and tokens of an image or another long attachment.
+_BYTES_PER_TOKEN = 4
+_LONG_STRING = 2000
+_ATTACHMENT_TOKENS = 1000
+
+
+class ModelRequest:
+    """One request to a model: its API, body and the facts for begin()."""
+
+    def __init__(self, wire: str, path: str, content: bytes, body: Json) -> None:
+        self.wire = wire
+        self.path = path  # below the base URL: "/chat/completions"
+        self.content = content
+        self.body = body
+        self.streamed = (bool(body.get("stream")) or (
+            wire == "generateContent" and ":stream" in path))
+
+    @staticmethod
+    def api(method: str, path: str) -> "tuple[str, str] | None":
+        """The API and the path below the base URL; None for other requests."""
+        if method == "POST":
+            for wire, shape in _PATHS:
+                found = shape.search(path)
+                if found is not None:
+                    return wire, found.group()
+        return None
+
+    @staticmethod
+    def of(api: "tuple[str, str]", content: bytes) -> "ModelRequest | None":
+        """The request as one to a model; None when its body is none."""
+        try:
+            body = json.loads(content)
+        except ValueError:
+            return None  # the server will say what is wrong with it
+        return (ModelRequest(*api, content, body) if isinstance(body, dict)
+                else None)
+
+    def facts(self) -> "dict[str, typing.Any]":
+        """Arguments of Engine.begin(), as far as the body tells them."""
+        out: "dict[str, typing.Any]" = {
+            "prompt_tokens": self._prompt_tokens(),
+            "request_bytes": len(self.content),
+            "stream": self.streamed,
+        }
+        limit = self._output_limit()
+        if limit:
+            out["max_output_tokens"] = limit
+        features = self._features()
+        if features:
+            out["features"] = features
+        tools = self._tools()
+        if tools:
+            out["tools"] = tools
+        state = self._server_state()
+        if state is not None:
+            out["server_state"] = state
+        return out
+
+    def _output_limit(self) -> int:
+        places = [self.body.get(name) for name in _LIMITS]
+        config = self.body.get("generationConfig")
+        if isinstance(config, dict):
+            places.append(config.get("maxOutputTokens"))
+        return max((n for n in places if isinstance(n, int) and n > 0),
+                   default=0)
+
+    def _prompt_tokens(self) -> int:
+        size = len(self.content)
+        extra = 0
+        if size > _LONG_STRING and b"base64" in self.content.lower():
+            for text in _strings(self.body):
+                if len(text) > _LONG_STRING and " " not in text[:200]:
+                    size -= len(text)
+                    extra += _ATTACHMENT_TOKENS
+        return max(1, size // _BYTES_PER_TOKEN + extra)
+
+    def _messages(self) -> "list[Json]":
+        """The turns, whatever the API calls them."""
+        for name in ("messages", "input", "contents"):
+            turns = self.body.get(name)
+            if isinstance(turns, list):
+                return [one for one in turns if isinstance(one, dict)]
+        return []
+
+    def _features(self) -> "list[str]":
+        body, turns = self.body, self._messages()
+        roles = [turn.get("role") for turn in turns]
+        found = {
+            "tools": bool(self._declared()),
+            "parallel_tools": body.get("parallel_tool_calls") is True,
+            "tool_round_trip": any(map(_answers_tool, turns)),
+            "system_prompt": bool(
+                body.get("system") or body.get("instructions")
+                or body.get("systemInstruction")
+                or {"system", "developer"} & set(map(str, roles))),
+            "prefill": bool(roles) and roles[-1] in ("assistant", "model"),
+            "json_schema": _wants_schema(body),
+            "reasoning": bool(body.get("reasoning_effort")
+                              or body.get("reasoning") or body.get("thinking")),
+            "image": any(_has_image(turn.get("content") or turn.get("parts"))
+                         for turn in turns),
+        }
+        return [name for name, there in found.items() if there]
+
+    def _declared(self) -> "list[Json]":
+        tools = self.body.get("tools")
+        return ([one for one in tools if isinstance(one, dict)]
+                if isinstance(tools, list) else [])
+
+    def _tools(self) -> "list[str]":
+        names: "list[str]" = []
+        for one in self._declared():
+            inner = one.get("function")
+            listed = one.get("functionDeclarations")
+            if isinstance(listed, list):
+                names += [str(each.get("name")) for each in listed
+                          if isinstance(each, dict)]
+            elif isinstance(inner, dict):
+                names.append(str(inner.get("name")))
+            elif one.get("name"):
+                names.append(str(one["name"]))
+        return names
+
+    def _server_state(self) -> "str | None":
+        """What the server keeps or does by itself for this request."""
+        body = self.body
+        if any(_runs_on_server(one, self.wire) for one in self._declared()) or (
+                body.get("mcp_servers") or body.get("container")):
+            return "tools"
+        if self.wire == "responses":
+            if body.get("background"):
+                return "background"
+            if body.get("previous_response_id") or body.get("conversation"):
+                return "conversation"
+            return None if body.get("store") is False else "stored"
+        return "stored" if body.get("store") else None
+
+
+def _strings(value: object) -> "typing.Iterator[str]":
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+
+
+def _answers_tool(turn: Json) -> bool:
+    if turn.get("role") in ("tool", "function") or turn.get("type") in (
+            "function_call_output", "custom_tool_call_output"):
+        return True
+    parts = turn.get("content") or turn.get("parts")
+    return isinstance(parts, list) and any(
+        isinstance(part, dict) and (part.get("type") == "tool_result"
+                                    or "functionResponse" in part)
+        for part in parts)
+
+
+def _has_image(parts: object) -> bool:
+    return isinstance(parts, list) and any(
+        isinstance(part, dict) and (
+            part.get("type") in ("image", "image_url", "input_image")
+            or str((part.get("inlineData") or {}).get("mimeType")
+                   ).startswith("image/"))
+        for part in parts)
+
+
+def _wants_schema(body: Json) -> bool:
+    for place in (body.get("response_format"), body.get("output_format"),
+                  (body.get("text") or {}).get("format")
+                  if isinstance(body.get("text"), dict) else None):
+        if isinstance(place, dict) and place.get("type") == "json_schema":
+            return True
+    config = body.get("generationConfig")
+    return isinstance(config, dict) and bool(
+        config.get("responseSchema") or config.get("responseJsonSchema"))
+
+
+def _runs_on_server(tool: Json, wire: str) -> bool:
+    """A tool the provider runs itself, so its effects are out of sight."""
+    kind = tool.get("type")
+    if wire == "generateContent":
+        return "functionDeclarations" not in tool
+    return kind not in (None, "function", "custom") and not (
+        wire == "messages" and str(kind).startswith(
+            ("bash_", "text_editor_", "computer_", "memory_")))
+
+
+def edited(request: ModelRequest, model: "str | None",
+           changes: "dict[str, typing.Any]",
+           compacted: "Json | None" = None) -> bytes:
+    """The body as another route, or a step of the ladder, must get it.
+
+    The very bytes of the request where nothing changes.
+    """
+    body = dict(request.body if compacted is None else compacted)
+    if model is not None and request.wire != "generateContent":
+        body["model"] = model
+    gemini = request.wire == "generateContent"
+    config = dict(body.get("generationConfig") or {}) if gemini else {}
+    limit = changes.get("max_tokens")
+    if limit and gemini:
+        config["maxOutputTokens"] = limit
+    elif limit:
+        own = ("max_output_tokens" if request.wire == "responses"
+               else "max_tokens")
+        for name in [n for n in _LIMITS if n in body] or [own]:
+            body[name] = limit
+    if changes.get("drop_tools"):
+        for name in ("tools", "tool_choice", "parallel_tool_calls",
+                     "toolConfig"):
+            body.pop(name, None)
+    if changes.get("no_thinking"):
+        for name in ("thinking", "reasoning", "reasoning_effort"):
+            body.pop(name, None)
+        config.pop("thinkingConfig", None)
+    if gemini and (config or "generationConfig" in body):
+        body["generationConfig"] = config
+    if body == request.body:
+        return request.content
+    return json.dumps(body, ensure_ascii=False,
+                      separators=(",", ":")).encode()
+
+
+def url_for(base_url: str, request: ModelRequest, model: "str | None") -> str:
+    """Where a route answers this API: its base URL, the path, the model.
+
+    A base URL may end with the API's own version (".../v1") or not, and may
+    carry a query, as Azure's do.
+    """
+    base, mark, query = base_url.partition("?")
+    base = base.rstrip("/")
+    path = request.path
+    version = re.match(r"/v1(?:beta|alpha)?(?=/)", path)
+    if version and base.endswith(version.group()):
+        path = path[version.end():]
+    if model is not None and request.wire == "generateContent":
+        path = re.sub(r"(?<=/models/)[^/:]+", lambda _: model, path)
+    return base + path + mark + query
