@@ -18,6 +18,7 @@ from typing import (
 from typing_extensions import Unpack  # of every type checker's own
 
 from fivegates.attempt import Attempt
+from fivegates.cache import AnswerCache, AsyncAnswerCache
 from fivegates.runner import Outcome
 
 _T = TypeVar("_T")
@@ -162,7 +163,9 @@ class _Options(TypedDict, total=False):
     on_decision: Callable[[Decision, Call], object] | None
     ledger: _Ledger | None
     cached: Callable[[Decision], Any] | None
-    preset: Callable[[Decision], Any] | None
+    cache: AnswerCache | AsyncAnswerCache | None
+    cache_key: str | Mapping[str, Any] | None
+    preset: Callable[[Decision], Any] | bool | None
     queue: Callable[[Decision, Call], Any] | None
     clear: Callable[[Decision], object] | None
     evidence: Callable[[Any], Evidence | dict[str, Any] | None] | None

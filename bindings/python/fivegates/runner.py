@@ -15,14 +15,16 @@ so do KeyboardInterrupt, CancelledError and GeneratorExit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import decimal
 import inspect
 import json
+import operator
 import time
 import typing
 
 from fivegates.attempt import Attempt
-from fivegates.errors import Queued, Refused
+from fivegates.errors import ArgumentError, Queued, Refused
 from fivegates.evidence import evidence_of
 
 if typing.TYPE_CHECKING:
@@ -32,11 +34,14 @@ if typing.TYPE_CHECKING:
         Engine,
         LedgerLine,
     )
+    from fivegates.cache import AnswerCache, AsyncAnswerCache, CachedAnswer
 
 __all__ = ["Outcome", "arun", "prior_of", "run"]
 
 Hook = typing.Callable[..., typing.Any]
 T = typing.TypeVar("T")
+Cache = typing.Union["AnswerCache", "AsyncAnswerCache"]
+CacheKey = typing.Union[str, typing.Mapping[str, typing.Any]]
 
 # Ladder steps that are sent, with an edited request.
 _SENT_STEPS = ("smaller_model", "shorter", "no_thinking", "compact",
@@ -44,12 +49,22 @@ _SENT_STEPS = ("smaller_model", "shorter", "no_thinking", "compact",
 
 
 class Outcome(typing.NamedTuple):
-    """What run(..., outcome=True) answers."""
+    """What run(..., outcome=True) answers.
+
+    label: what a degraded answer must say of itself (the route requested, the
+    one that served, if any, and why), else None. cached: the answer's entry,
+    where it came out of a cache.
+    """
 
     value: typing.Any
     decision: "Decision"
     call: "Call"
     attempts: int
+    cached: "CachedAnswer | None" = None
+
+    @property
+    def label(self) -> "dict[str, typing.Any] | None":
+        return self.decision.label
 
 
 def prior_of(call: "Call") -> "dict[str, int]":
@@ -72,16 +87,28 @@ class Driven:
 
     def __init__(self, engine: "Engine", workflow: str, *,
                  on_decision: "Hook | None", ledger: typing.Any,
-                 cached: "Hook | None", preset: "Hook | None",
+                 cached: "Hook | None", preset: "Hook | bool | None",
                  queue: "Hook | None", clear: "Hook | None",
                  evidence: "Hook | None", outcome: bool, reraise: bool,
                  tick: bool, call: "Call | None",
-                 facts: "dict[str, typing.Any]") -> None:
+                 facts: "dict[str, typing.Any]",
+                 cache: "Cache | None" = None,
+                 cache_key: "CacheKey | None" = None) -> None:
+        self.cache = cache
+        self.key = ""
+        self.found: "CachedAnswer | None" = None
+        self.keep = False
+        if cache is not None or cache_key is not None:
+            from fivegates.cache import key_of_call  # only where asked for
+            self.key = key_of_call(workflow, cache, cache_key, facts,
+                                   cached=cached, blocking=not tick)
+        if isinstance(preset, bool):  # the card's text, in the call's language
+            preset = operator.attrgetter("text") if preset else None
         unable = set([facts["unable"]] if isinstance(facts.get("unable"), str)
                      else facts.get("unable") or ())
         unable.add("hedge")
-        for word, hook in (("cache", cached), ("preset", preset),
-                           ("clear", clear)):
+        for word, hook in (("cache", cached if cache is None else cache),
+                           ("preset", preset), ("clear", clear)):
             if hook is None:
                 unable.add(word)
         if not tick:
@@ -104,6 +131,7 @@ class Driven:
         self.error: "BaseException | None" = None
         self.result: typing.Any = None
         self.attempts = 0
+        self.ended = False
         if call is None:
             self.call = engine.begin(workflow, **facts)
             self.first = self.call.decision
@@ -114,6 +142,7 @@ class Driven:
         self._write("call")
 
     def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
+        self.ended = self.ended or line == "end"
         if self.ledger is not None:
             self.ledger.write(self.call.ledger_line(line, decision))
 
@@ -125,22 +154,21 @@ class Driven:
     def gone(self) -> None:
         """The caller left: no other send, no blame."""
         decision = self.call.cancel()
-        self._write("decision", decision)
+        if decision.reason == "client_gone":  # else it was told, and at its end
+            self._write("decision", decision)
         self._write("end", decision)
 
     def broken(self, exc: BaseException) -> None:
-        """The loop ends by an exception; the engine may know already."""
-        if isinstance(exc, Refused) or exc is self.error:
-            return
-        if isinstance(exc, Exception):
-            self.call.end()
-        else:
-            self.gone()
+        """The loop ends by an exception; the call may have ended before."""
+        if not self.ended:
+            with contextlib.suppress(Exception):  # a ledger that raised exc
+                self.gone()
 
     def end(self, decision: "Decision", value: typing.Any) -> typing.Any:
         self._write("end", decision)
         if self.outcome:
-            return Outcome(value, decision, self.call, self.attempts)
+            return Outcome(value, decision, self.call, self.attempts,
+                           self.found)
         return value
 
     def refuse(self, decision: "Decision") -> typing.NoReturn:
@@ -163,6 +191,9 @@ class Driven:
             self.told(decision)
             action = decision.action
             if action == "accept":
+                if self.cache is not None and self.keep:
+                    yield "ask", self.cache.store, (self.key, self.result,
+                                                    decision.label)
                 return self.end(decision, self.result)
             if action == "queue":
                 yield from self._clear(decision)
@@ -193,6 +224,10 @@ class Driven:
 
     def _stand_in(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, tuple[bool, typing.Any]]":
         """An answer without a send: (found, value)."""
+        if decision.ladder_step == "cached" and self.cache is not None:
+            self.found = yield "ask", self.cache.lookup, (
+                self.key, decision.max_age_s)
+            return self.found is not None, self.found and self.found.answer
         if decision.ladder_step == "cached" and self.cached is not None:
             value = yield "ask", self.cached, (decision,)
             return value is not None, value
@@ -225,8 +260,9 @@ class Driven:
         if kind == "ok":
             self.error = None
             self.result = value
-            return self.call.success(attempt=attempt.number,
-                                     **attempt.facts(value))
+            facts = attempt.facts(value)
+            self.keep = not facts.get("tool_calls")  # later they would act again
+            return self.call.success(attempt=attempt.number, **facts)
         found = (self.evidence(value) if self.evidence is not None else None
                  ) or evidence_of(value)
         if found is None:
@@ -239,9 +275,10 @@ class Driven:
 
 def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
         *, on_decision: "Hook | None" = None, ledger: typing.Any = None,
-        cached: "Hook | None" = None, preset: "Hook | None" = None,
+        cached: "Hook | None" = None, preset: "Hook | bool | None" = None,
         queue: "Hook | None" = None, clear: "Hook | None" = None,
-        evidence: "Hook | None" = None, outcome: bool = False,
+        evidence: "Hook | None" = None, cache: "Cache | None" = None,
+        cache_key: "CacheKey | None" = None, outcome: bool = False,
         reraise: bool = False, call: "Call | None" = None,
         sleep: "typing.Callable[[float], object]" = time.sleep,
         **facts: typing.Any) -> T:
@@ -252,20 +289,23 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
 
     on_decision(decision, call) hears every decision. ledger.write(line) gets
     the ledger. cached(decision) and preset(decision) answer without a send
-    (None: cannot); decision.text is the preset's text. clear(decision) takes
-    back what was shown. queue(decision, call) puts the call away; without it
-    Queued is raised. evidence(exception) may answer evidence for exceptions
-    this package does not know. call goes on with a call as its next step:
-    the next model request of an agent's loop (engine.run(..., outcome=True)
-    answers an Outcome that has the call).
+    (None: cannot). preset=True answers decision.text: the card's text in the
+    call's language. cache keeps accepted answers under cache_key (the request,
+    or a text) and serves one where the ladder says `cached`: fivegates.cache.
+    clear(decision) takes back what was shown. queue(decision, call) puts the
+    call away; without it Queued is raised. evidence(exception) may answer
+    evidence for exceptions this package does not know. call goes on with a
+    call as its next step: the next model request of an agent's loop
+    (engine.run(..., outcome=True) answers an Outcome that has the call).
 
     Raises Refused from the last attempt's exception when the engine ends the
     call; with reraise=True that exception itself, its .refused set.
     """
     driven = Driven(engine, workflow, on_decision=on_decision, ledger=ledger,
-                  cached=cached, preset=preset, queue=queue, clear=clear,
-                  evidence=evidence, outcome=outcome, reraise=reraise,
-                  tick=False, call=call, facts=facts)
+                    cached=cached, preset=preset, queue=queue, clear=clear,
+                    evidence=evidence, outcome=outcome, reraise=reraise,
+                    tick=False, call=call, facts=facts, cache=cache,
+                    cache_key=cache_key)
     steps = driven.steps()
     reply: typing.Any = None
     try:
@@ -292,9 +332,10 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
 async def arun(engine: "Engine", workflow: str,
                send: "typing.Callable[[Attempt], typing.Awaitable[T]]", *,
                on_decision: "Hook | None" = None, ledger: typing.Any = None,
-               cached: "Hook | None" = None, preset: "Hook | None" = None,
+               cached: "Hook | None" = None, preset: "Hook | bool | None" = None,
                queue: "Hook | None" = None, clear: "Hook | None" = None,
-               evidence: "Hook | None" = None, outcome: bool = False,
+               evidence: "Hook | None" = None, cache: "Cache | None" = None,
+               cache_key: "CacheKey | None" = None, outcome: bool = False,
                reraise: bool = False, call: "Call | None" = None,
                sleep: "typing.Callable[[float], typing.Awaitable[object]]" = asyncio.sleep,
                **facts: typing.Any) -> T:
@@ -304,9 +345,10 @@ async def arun(engine: "Engine", workflow: str,
     elsewhere, the task of the attempt is cancelled.
     """
     driven = Driven(engine, workflow, on_decision=on_decision, ledger=ledger,
-                  cached=cached, preset=preset, queue=queue, clear=clear,
-                  evidence=evidence, outcome=outcome, reraise=reraise,
-                  tick=True, call=call, facts=facts)
+                    cached=cached, preset=preset, queue=queue, clear=clear,
+                    evidence=evidence, outcome=outcome, reraise=reraise,
+                    tick=True, call=call, facts=facts, cache=cache,
+                    cache_key=cache_key)
     steps = driven.steps()
     reply: typing.Any = None
     try:
