@@ -74,7 +74,11 @@ class MappingStore:
 
 
 class DiskStore:
-    """Keeps texts in a diskcache.Cache, for the processes of a machine."""
+    """Keeps texts in a diskcache.Cache, for the processes of a machine.
+
+    diskcache unpickles what somebody else put into its folder as a pickle:
+    let nobody else write there.
+    """
 
     def __init__(self, cache: typing.Any) -> None:
         self._cache = cache
@@ -193,8 +197,8 @@ class _Answers:
             age_s = self._clock() - kept["at"]
             if not -_AHEAD_S <= age_s <= max_age_s:
                 return None
-            value = (base64.b64decode(kept["bytes"]) if "bytes" in kept
-                     else kept["json"])
+            value = (base64.b64decode(kept["bytes"], validate=True)
+                     if "bytes" in kept else kept["json"])
             return CachedAnswer(
                 value if self._load is None else self._load(value),
                 float(kept["at"]), kept["label"])

@@ -82,11 +82,24 @@ class PolicyError(FivegatesError, ValueError):
         return ": ".join([*parts, f"{self.message} [{self.code}]"])
 
 
+# For end users, by the status an outer layer is told.
+_USER_TEXTS = {
+    400: "This request cannot be answered as it is.",
+    409: "It is not certain yet what was done. Please do not repeat this "
+         "until that is known.",
+    429: "Too many requests are waiting right now. Please try again in a "
+         "moment.",
+    499: "This request was cancelled.",
+    502: "No whole answer came. Please try again.",
+    503: "We cannot answer right now. Please try again later.",
+}
+
+
 class Refused(FivegatesError):
     """The engine ended the call with fail_closed.
 
     decision says why; the exception of the last attempt, if there was one, is
-    its __cause__.
+    its __cause__. For the end user: user_text and user_may_retry.
     """
 
     result = "refused"
@@ -103,6 +116,21 @@ class Refused(FivegatesError):
         route = f" on {d.route}" if d.route else ""
         return f"{d.action}: {d.reason}{route}"
 
+    @property
+    def user_text(self) -> str:
+        """A sentence for the end user, in English: no names, no reasons.
+
+        For other languages choose by decision.http_hint["status"] (400, 409,
+        429, 499, 502, 503), or let the card's ladder end with a preset.
+        """
+        hint = self.decision.http_hint
+        return _USER_TEXTS[hint["status"] if hint else 503]
+
+    @property
+    def user_may_retry(self) -> bool:
+        """Whether asking the same again later may help."""
+        return bool(self.decision.user["may_retry"])
+
     def __reduce__(self) -> "tuple[typing.Any, ...]":
         """To another process goes what was decided, not the live call."""
         return _from_facts, (type(self), self.decision.to_dict(),
@@ -114,6 +142,16 @@ class Queued(Refused):
     decision.wait_ms, with prior=exc.prior: what it has spent so far."""
 
     prior: "dict[str, int]" = {}
+
+    @property
+    def user_text(self) -> str:
+        """A sentence for the end user, in English."""
+        return "Your request is waiting and will be answered later."
+
+    @property
+    def user_may_retry(self) -> bool:
+        """False: the call is asked again by whoever queued it."""
+        return False
 
 
 def _from_facts(kind: "type[Refused]", facts: "dict[str, typing.Any]",
