@@ -161,7 +161,8 @@ def test_a_refusal_within_is_not_asked_again(rig: Rig) -> None:
 
 
 def test_a_route_out_of_reach(rig: Rig) -> None:
-    guard = rig.begin(reach=lambda route: route["name"] == "main")
+    guard = rig.begin(lacks=lambda decision: (
+        "reroute" if decision.route == "backup" else None))
     guard.ready(rig.clock.sleep)
     guard.failed(BUSY)
     guard.ready(rig.clock.sleep)
@@ -171,16 +172,40 @@ def test_a_route_out_of_reach(rig: Rig) -> None:
     assert rig.engine.route("backup")["successes"] == 0
 
 
-def test_an_answer_cut_after_its_beginning(card: "dict[str, typing.Any]") -> None:
-    """Nothing visible was shown, the engine would send again; the host, which
-    has handed the beginning on, must not."""
+def test_an_answer_cut_after_its_beginning(rig: Rig) -> None:
+    """What the caller has begun to read is not sent again."""
+    guard = rig.begin()
+    guard.ready(rig.clock.sleep)
+    guard.given()
+    reset = ConnectionResetError(104, "reset")
+    with pytest.raises(fivegates.Refused) as caught:
+        guard.cut(reset)
+    assert caught.value.decision.reason == "partial_output"
+    assert caught.value.__cause__ is reset
+    assert rig.engine.route("main")["in_flight"] == 0
+
+
+def test_a_cut_is_never_sent_again(card: "dict[str, typing.Any]") -> None:
+    """Not even where the card would let it: this host cannot clear a screen."""
+    card["workflows"]["w"].update(kind="batch", safe_replay_until="accepted",
+                                  after_visible="restart")
     rig = Rig(card)
     guard = rig.begin()
     guard.ready(rig.clock.sleep)
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises((ProviderError, fivegates.Refused)):
         guard.cut(BUSY)
-    assert caught.value is BUSY and guard.ended
-    assert rig.engine.route("main")["in_flight"] == 0
+    assert guard.ended
+
+
+def test_the_whole_answer_is_the_callers(card: "dict[str, typing.Any]") -> None:
+    rig = Rig(card)
+    guard = rig.begin()
+    attempt = guard.ready(rig.clock.sleep)
+    guard.given()
+    attempt.terminal("content_filter")
+    guard.finished()
+    assert guard.ended and rig.engine.route("main")["in_flight"] == 0
+    assert json.loads(rig.ledger.lines[-1])["line"] == "end"
 
 
 def test_inner_attempts(rig: Rig) -> None:

@@ -15,6 +15,7 @@ both drive the same steps.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import typing
 
@@ -31,7 +32,7 @@ if typing.TYPE_CHECKING:
 __all__ = ["Calls", "Guard", "current", "current_attempt"]
 
 Facts = typing.Dict[str, typing.Any]
-Reach = typing.Callable[["dict[str, typing.Any]"], bool]
+Lacks = typing.Callable[["Decision"], "Unable | None"]
 
 # What run() offers and a hook cannot: an answer in place of a send.
 _RUN_ONLY = ("cached", "preset", "queue", "clear", "resume", "call")
@@ -51,14 +52,14 @@ def current_attempt() -> "Attempt | None":
 
 class _Steps(Driven):
     """The steps of engine.run() for a host that sleeps before it asks, and
-    may not be able to send to every route."""
+    may not be able to do all that is decided."""
 
-    reach: "Reach | None" = None
+    lacks: "Lacks | None" = None
 
     def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
-        if self.reach is not None and decision.route and not self.reach(
-                self.engine.policy.route(decision.route)):
-            return self.call.unable("reroute")
+        lack = self.lacks(decision) if self.lacks is not None else None
+        if lack is not None:
+            return self.call.unable(lack)
         if not decision.wait_ms:
             yield "sleep", 0.0  # the host comes back to ask for permission
         return (yield from super()._next(decision))
@@ -92,11 +93,12 @@ class Calls:
         self.facts = given
 
     def begin(self, found: Facts, *, unable: "typing.Iterable[Unable]" = (),
-              reach: "Reach | None" = None) -> "Guard":
+              lacks: "Lacks | None" = None) -> "Guard":
         """Begins a call. found are facts of this request; they win.
 
-        unable: what the adapter cannot do. reach(route) says whether it can
-        send to a route of the card; where not, the engine decides again.
+        unable: what the adapter never can do. lacks(decision) says what it
+        cannot do of one decision (reroute, edit), so that the engine decides
+        again; None: nothing. Raises Refused, or Queued, like run().
         """
         facts = {**self.facts, **found}
         words = facts.get("unable") or ()
@@ -108,7 +110,7 @@ class Calls:
                        evidence=self._evidence, outcome=False,
                        reraise=self.reraise, tick=False, call=None,
                        facts=facts)
-        steps.reach = reach
+        steps.lacks = lacks
         return Guard(steps)
 
     def _evidence(self, exc: BaseException) -> "Facts | None":
@@ -211,8 +213,8 @@ class Guard:
         that is no failed request ends the call and is raised unchanged; so
         are those by which the caller leaves, and refusals of a layer within.
         """
-        if not isinstance(exc, Exception) or isinstance(
-                getattr(exc, "refused", None), Refused):
+        if (self.ended or not isinstance(exc, Exception)
+                or isinstance(getattr(exc, "refused", None), Refused)):
             self.gone()
             raise exc
         self._go(("error", exc))
@@ -222,19 +224,24 @@ class Guard:
         another may be sent: ready(). Raises Refused."""
         return not self._go(("ok", answer))
 
-    def cut(self, exc: BaseException) -> typing.NoReturn:
-        """The answer broke after its beginning was handed on to the caller,
-        so nothing is sent again, whatever the engine would allow."""
-        self.failed(exc)
-        self.drop()
-        raise exc
+    def given(self) -> None:
+        """The answer's beginning is the caller's now: no taking it back."""
+        if self.attempt is not None and not self.attempt.seen["visible"]:
+            self.attempt.token(1)
 
-    def drop(self) -> None:
-        """Ends the call without a verdict: nobody is blamed."""
-        if not self.ended:
-            self.ended = True
-            self._steps.close()
-            self.call.end()
+    def finished(self, answer: object = None) -> None:
+        """The last of an answer came whose beginning was given(): the caller
+        has it all, whatever the engine thinks of it."""
+        with contextlib.suppress(Refused):
+            self.succeeded(answer)
+        self.gone()
+
+    def cut(self, exc: BaseException) -> typing.NoReturn:
+        """An answer broke whose beginning was given(): nothing is sent again.
+        Raises Refused from exc, or exc."""
+        self.failed(exc)
+        self.gone()
+        raise exc
 
     def gone(self) -> None:
         """The caller left: no other send, no blame. Again: nothing."""

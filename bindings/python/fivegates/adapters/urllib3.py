@@ -161,8 +161,7 @@ class EngineRetry(Retry):
         if not 200 <= status_code < 300:
             return True
         self.attempt.accepted()
-        if not guard.succeeded():
-            guard.drop()  # the answer is the caller's, another is not asked for
+        guard.finished()
         return False
 
     def increment(self, method: "str | None" = None, url: "str | None" = None,
@@ -184,7 +183,7 @@ class EngineRetry(Retry):
             request.refused = refused
             request.refuse()
         if response is not None and response.get_redirect_location():
-            request.guard.drop()
+            request.guard.gone()
             raise MaxRetryError(pool, url or "", reason) from reason
         return self.new(history=self.history + (RequestHistory(
             method, url, error, response.status if response else None, None),))
