@@ -11,18 +11,25 @@ import pytest
 
 import fivegates
 from fivegates import _core
+from fivegates.testing import ProviderError
 
 from .conftest import ROOT, Provider
 
 README = (ROOT / "bindings" / "python" / "README.md").read_text(encoding="utf-8")
 
 
+def section(title: str) -> "tuple[str, str]":
+    """The Python and the YAML of a section of the README."""
+    text, = re.findall(rf"## {title}\n(.*?)\n## ", README, re.S)
+    code, = re.findall(r"```python\n(.*?)```", text, re.S)
+    return code, "".join(re.findall(r"```yaml\n(.*?)```", text, re.S))
+
+
 def test_the_guarded_call(provider: Provider, tmp_path: typing.Any,
                           monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openai")
     pytest.importorskip("httpx2")
-    code, = re.findall(r"## A guarded call\n\n```python\n(.*?)```", README, re.S)
-    card, = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    code, card = section("A guarded call")
     (tmp_path / "card.yaml").write_text(card.replace(
         "https://api.openai.com/v1", provider.url + "/ok/v1"))
     code = code.replace("/dev/shm/support", str(tmp_path / "region"))
@@ -58,6 +65,65 @@ def test_the_first_page(provider: Provider, tmp_path: typing.Any,
         "messages": [{"role": "user", "content": "x"}]}
     exec(compile(code, "README.md", "exec"), scope)
     assert scope["answer"] == "one two three four five "
+    scope["client"].close()
+
+
+def test_the_ledger(policy: fivegates.Policy, tmp_path: typing.Any,
+                    monkeypatch: pytest.MonkeyPatch) -> None:
+    prom = pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry.sdk")
+    monkeypatch.chdir(tmp_path)
+    code, _ = section("Ledger and metrics")
+    scope: "dict[str, typing.Any]" = {
+        "engine": fivegates.Engine(policy), "send": lambda attempt: "a"}
+    try:
+        exec(compile(code.replace('"support-answer"', '"w"'), "README.md",
+                     "exec"), scope)
+        assert scope["answer"] == "a"
+        assert prom.REGISTRY.get_sample_value("fivegates_calls_total", {
+            "workflow": "w", "result": "primary_success"}) == 1
+    finally:
+        for one in set(prom.REGISTRY._names_to_collectors.values()):
+            if getattr(one, "_name", "").startswith("fivegates"):
+                prom.REGISTRY.unregister(one)
+    lines = (tmp_path / "calls.jsonl").read_text().splitlines()
+    assert len(lines) == 5
+    assert [sink.lost for sink in scope["ledger"].sinks] == [0, 0, 0, 0]
+    scope["ledger"].sinks[0].close()
+
+
+def test_answers_when_all_fails(card: "dict[str, typing.Any]",
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a Redis: then each lookup is a miss, and the call goes on."""
+    redis = pytest.importorskip("redis")
+    yaml = pytest.importorskip("yaml")
+    code, ladder = section("Answers when all fails")
+    card["workflows"]["support-answer"] = {
+        "routes": ["main"], "budget": {"total_attempts": 1},
+        **yaml.safe_load(ladder)}
+    engine = fivegates.Engine(fivegates.Policy.loads(card, auto_fingerprint=True))
+    monkeypatch.setenv("REDIS_URL", "unix:///nowhere/redis.sock")
+    monkeypatch.setenv("CACHE_SECRET", "s")
+    script: "list[typing.Any]" = ["we open at 9"]
+
+    def send(attempt: fivegates.Attempt) -> str:
+        if isinstance(script[0], Exception):
+            raise script[0]
+        return str(script[0])
+
+    scope: "dict[str, typing.Any]" = {"fivegates": fivegates, "engine": engine,
+                                      "send": send}
+    exec(compile(code, "README.md", "exec"), scope)
+    answer = scope["answer_or_less"]
+    assert answer({"messages": []}, "de") == "we open at 9"
+    script[0] = ConnectionResetError("gone")
+    assert answer({"messages": []}, "de") == (
+        "Wir können gerade nicht antworten. (limited service)")
+    script[0] = ProviderError(400, body='{"error": {"type": '
+                              '"invalid_request_error", "message": "bad"}}')
+    assert answer({"messages": []}, "de") == (
+        "This request cannot be answered as it is.")
+    assert isinstance(scope["client"], redis.Redis)
     scope["client"].close()
 
 

@@ -406,11 +406,13 @@ def test_levels_and_extras(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     assert facts["fivegates_wait_ms"] > 0
     text = again.getMessage()
     assert "w fg-" in text and ": retry main in " in text
+    assert records[2].getMessage().endswith("sends to main, attempt 1")
     assert "retry_recovery by main, 2 requests" in records[6].getMessage()
 
 
 def test_an_alert_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     facts = {"line": "decision", "workflow": "w", "call": "c", "route": "b",
+             "ladder_step": None,
              "action": "fallback", "reason": "key_rejected", "wait_ms": 0,
              "kind": "bad_key", "alert": ["key_latched"]}
     LoggingLedger().write(json.dumps(facts))

@@ -7,6 +7,7 @@ import logging
 import typing
 
 from fivegates.ledger import Sink
+from fivegates.sinks._runs import is_permit
 
 __all__ = ["LoggingLedger"]
 
@@ -67,7 +68,10 @@ def _message(facts: "dict[str, typing.Any]") -> str:
         served = f" by {facts['served']}" if facts["served"] else ""
         return (f"{who}: {facts['result'] or facts['action']}{served}, "
                 f"{facts['requests']} requests, {facts['elapsed_ms']} ms")
-    where = f" {facts['route']}" if facts["route"] else ""
+    if is_permit(facts):
+        return f"{who}: sends to {facts['route']}, attempt {facts['attempt']}"
+    to = facts["route"] or facts["ladder_step"]
+    where = f" {to}" if to else ""
     wait = f" in {facts['wait_ms']} ms" if facts["wait_ms"] else ""
     kind = f" ({facts['kind']})" if facts["kind"] != "unknown" else ""
     alert = f"; alert: {', '.join(facts['alert'])}" if facts["alert"] else ""
