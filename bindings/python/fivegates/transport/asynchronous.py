@@ -84,6 +84,7 @@ class AsyncWire:
         self.inner = inner
         self.chunks: typing.Any = None
         self._response: typing.Any = None
+        self._stream: typing.Any = None  # its body, while it is open
         self._fresh = False  # the response's body has not been read yet
 
     async def drive(self, exchange: Exchange) -> typing.Any:
@@ -115,6 +116,7 @@ class AsyncWire:
             request.extensions["trace"] = trace.anote
             await self.aclose()
             self._response = await self.inner.handle_async_request(request)
+            self._stream = self._response.stream
             self._fresh = True
             return self._response
         if kind == "read":
@@ -130,10 +132,9 @@ class AsyncWire:
                     ) -> "bytes | None":
         if self._fresh:
             self._fresh = False
-            response = self._response
-            self.chunks = (response.aiter_bytes() if decoded
-                           and "content-encoding" in response.headers
-                           else response.aiter_raw())
+            self.chunks = (self._response.aiter_bytes() if decoded and
+                           "content-encoding" in self._response.headers
+                           else aiter(self._stream))
         left = None if until is None else max(0.0, until - time.monotonic())
         with anyio.move_on_after(left):
             try:
@@ -144,7 +145,7 @@ class AsyncWire:
 
     async def aclose(self) -> None:
         """Hangs up, where a request is open; also when cancelled."""
-        response, self._response = self._response, None
-        if response is not None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
             with anyio.move_on_after(_CLOSE_S, shield=True):
-                await response.aclose()
+                await stream.aclose()

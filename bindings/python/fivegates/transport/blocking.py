@@ -81,6 +81,7 @@ class Wire:
         self.inner = inner
         self.chunks: "typing.Iterator[bytes]" = iter(())
         self._response: typing.Any = None
+        self._stream: typing.Any = None  # its body, while it is open
         self._fresh = False  # the response's body has not been read yet
         self._alarm: "Alarm | None" = None
 
@@ -114,6 +115,7 @@ class Wire:
             request.extensions["trace"] = trace
             self.close()
             self._response = self.inner.handle_request(request)
+            self._stream = self._response.stream
             self._fresh = True
             return self._response
         if kind == "read":
@@ -127,13 +129,13 @@ class Wire:
     def _read(self, decoded: bool, until: "float | None") -> "bytes | None":
         if self._fresh:
             self._fresh = False
-            response = self._response
-            self.chunks = (response.iter_bytes() if decoded
-                           and "content-encoding" in response.headers
-                           else response.iter_raw())
-            sock = socket_of(response) if until is not None else None
-            if sock is not None and until is not None:
-                self._alarm = WATCHDOG.arm(until, sock)
+            self.chunks = (self._response.iter_bytes() if decoded and
+                           "content-encoding" in self._response.headers
+                           else iter(self._stream))
+            if decoded and until is not None:
+                sock = socket_of(self._response)
+                if sock is not None:
+                    self._alarm = WATCHDOG.arm(until, sock)
         try:
             chunk = next(self.chunks, None)
         except Exception as exc:
@@ -152,6 +154,6 @@ class Wire:
     def close(self) -> None:
         """Hangs up, where a request is open."""
         self._disarm()
-        response, self._response = self._response, None
-        if response is not None:
-            response.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()

@@ -15,6 +15,7 @@ transport share every line that decides.
 
 from __future__ import annotations
 
+import json
 import time
 import typing
 import warnings
@@ -31,6 +32,7 @@ from fivegates.transport.options import (
     Options,
     Unreachable,
     current,
+    key_headers,
 )
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import told
@@ -92,6 +94,8 @@ class Exchange:
         self.http = http
         self.options = options
         self.request = request
+        self.extensions = request.extensions
+        self.timeouts = request.extensions.get("timeout") or {}
         self.model = model
         self.body = body  # makes the client's stream of a GivenAway
         self.seen: "CallOptions | None" = current()
@@ -149,14 +153,14 @@ class Exchange:
 
     # ---- requests
 
-    def _target(self, route: "dict[str, typing.Any]") -> "tuple[str, dict[str, str] | None]":
+    def _target(self, route: "dict[str, typing.Any]") -> "tuple[str, str | None, bool]":
         return self.options.target(route, route["name"] == self.primary,
                                    self.model, self.request)
 
     def _prepared(self, attempt: Attempt, route: "dict[str, typing.Any]",
                   ) -> typing.Any:
-        """The request as this attempt sends it."""
-        url, keys = self._target(route)
+        """The request as this attempt sends it: the client's own, edited."""
+        url, key, own_key = self._target(route)
         changes = attempt.changes
         compacted = None
         if "compact" in changes and self.options.compact is not None:
@@ -164,29 +168,36 @@ class Exchange:
                                              changes["compact"])
         content = edited(self.model, route["model"], changes, compacted)
         own = self.request
-        headers = own.headers.copy()
-        if content is not self.model.content:
-            headers["content-length"] = str(len(content))
-        if url != str(own.url):
-            headers.pop("host", None)
-        for name, value in (keys or {}).items():
-            headers.pop(name, None)
-            if value:
-                headers[name] = value
-        headers.update(attempt.headers)
-        extensions = dict(own.extensions)
-        extensions["timeout"] = self._timeouts(attempt)
-        return self.http.Request(own.method, url, headers=headers,
-                                 content=content, extensions=extensions)
+        out = own
+        if (content is not self.model.content or not own_key
+                or url != str(own.url)):
+            headers = own.headers.copy()
+            if content is not self.model.content:
+                headers["content-length"] = str(len(content))
+            if url != str(own.url):
+                headers.pop("host", None)
+            if not own_key:
+                for name, value in key_headers(own.headers, route["provider"],
+                                               key).items():
+                    headers.pop(name, None)
+                    if value:
+                        headers[name] = value
+            out = self.http.Request(own.method, url, headers=headers,
+                                    content=content)
+        for name, value in attempt.headers.items():
+            out.headers[name] = value
+        out.extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
+        return out
 
     def _timeouts(self, attempt: Attempt) -> "dict[str, float | None]":
         """The client's time-outs, cut to the engine's."""
-        own = self.request.extensions.get("timeout") or {}
         first = (attempt.first_token_s if self.model.streamed
                  else attempt.total_s or attempt.first_token_s)
-        return {name: _least(own.get(name), ours) for name, ours in (
-            ("connect", attempt.connect_s), ("write", attempt.connect_s),
-            ("pool", attempt.connect_s), ("read", first))}
+        own, connect = self.timeouts.get, attempt.connect_s
+        return {"connect": _least(own("connect"), connect),
+                "write": _least(own("write"), connect),
+                "pool": _least(own("pool"), connect),
+                "read": _least(own("read"), first)}
 
     def refused(self, refused: Refused) -> typing.Any:
         """Raises what the SDK's callers catch, or answers a response."""
@@ -214,7 +225,7 @@ class Exchange:
 
     def _send(self, attempt: Attempt) -> Steps:
         route = self.options.engine.policy.route(attempt.route or "")
-        trace = Trace(attempt.sent, self.request.extensions.get("trace"))
+        trace = Trace(attempt.sent, self.extensions.get("trace"))
         try:
             request = self._prepared(attempt, route)
         except Unreachable as why:
@@ -236,22 +247,19 @@ class Exchange:
         if response.status_code >= 400:
             return (yield from self._refused(attempt, response, trace))
         attempt.accepted()
-        kind = str(response.headers.get("content-type", ""))
-        if self.model.streamed and "json" not in kind:
+        if self.model.streamed and "json" not in str(
+                response.headers.get("content-type")):
             # From the head on a read waits for bytes, not for the answer. The
             # client's HTTP package looks this up when the body is first read.
             request.extensions["timeout"]["read"] = _least(
-                (self.request.extensions.get("timeout") or {}).get("read"),
-                attempt.idle_s)
+                self.timeouts.get("read"), attempt.idle_s)
             return (yield from self._streamed(attempt, response, trace))
         return (yield from self._whole(attempt, response, trace))
 
     def _failed(self, attempt: Attempt, error: "BaseException | None",
                 evidence: "dict[str, typing.Any]") -> "tuple[str, Decision]":
-        self.error = error
-        self.driven.error = error
-        if error is not None:
-            self.response = None
+        self.error = self.driven.error = error
+        self.response = None
         return "decided", self.call.failure(attempt.evidence(evidence),
                                             attempt=attempt.number)
 
@@ -276,21 +284,22 @@ class Exchange:
                  ) -> Steps:
         """An error answer: read whole, told, kept for the client."""
         try:
-            whole = yield from self._read_all(response, attempt, _ERROR_BYTES)
+            yield from self._read_all(response, attempt, _ERROR_BYTES)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
-        self.response = whole
-        whole.headers["x-should-retry"] = "false"
+        headers = response.headers.multi_items()
+        response.headers["x-should-retry"] = "false"
+        response.request = self.request
+        self.response = response
         self.error = self.driven.error = None
         return "decided", self.call.failure(attempt.evidence({
-            "phase": "response", "status": whole.status_code,
-            "headers": [(str(n), str(v)) for n, v in
-                        response.headers.multi_items()],
-            "body": whole.content}), attempt=attempt.number)
+            "phase": "response", "status": response.status_code,
+            "headers": headers, "body": response.content}),
+            attempt=attempt.number)
 
     def _read_all(self, response: typing.Any, attempt: Attempt,
                   most: "int | None") -> Steps:
-        """The answer with its body in memory, as far as it is kept."""
+        """Puts the body into memory, as far as it is kept."""
         parts: "list[bytes]" = []
         size = 0
         until = (attempt.started + attempt.total_s) if attempt.total_s else None
@@ -299,31 +308,29 @@ class Exchange:
             size += len(chunk)
             if most is not None and size > most:
                 break
+            if until is not None and time.monotonic() > until:
+                raise Late("the answer did not end in time")
         yield "close",
-        whole = self.http.Response(
-            response.status_code, headers=response.headers,
-            stream=self.http.ByteStream(b"".join(parts)),
-            request=self.request, extensions=response.extensions)
-        whole.read()
-        return whole
+        # What came over the wire becomes the body, still packed.
+        response.stream = self.http.ByteStream(b"".join(parts))
+        response.read()
 
     def _whole(self, attempt: Attempt, response: typing.Any, trace: Trace,
                ) -> Steps:
         try:
-            whole = yield from self._read_all(response, attempt, None)
+            yield from self._read_all(response, attempt, None)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
         watcher = StreamWatcher(None, self.model.wire, whole=True)  # type: ignore[arg-type]
-        saw = watcher.feed(whole.content)
-        if saw & (SAW_ERROR | SAW_MALFORMED):
-            self.response = None
+        body = response.content
+        if watcher.feed(body) & (SAW_ERROR | SAW_MALFORMED):
             return self._failed(attempt, None, {
-                "phase": "body", "status": whole.status_code,
-                "headers": list(whole.headers.items()), "body": whole.content,
+                "phase": "body", "status": response.status_code,
+                "headers": response.headers.multi_items(), "body": body,
                 "whole_body": True})
-        self._label(whole.headers, attempt)
-        self.driven.result = whole
-        facts = {**counted(watcher), **answer_of(whole.json())}
+        self._label(response, attempt)
+        self.driven.result = response
+        facts = {**counted(watcher), **answer_of(json.loads(body))}
         return "decided", self.call.success(attempt=attempt.number, **facts)
 
     def _streamed(self, attempt: Attempt, response: typing.Any, trace: Trace,
@@ -354,7 +361,6 @@ class Exchange:
         yield "close",
         evidence = ended(watcher)
         if evidence is not None:
-            self.response = None
             return self._failed(attempt, None, evidence)
         self.driven.result = self._response(
             response, self.http.ByteStream(b"".join(held)), attempt)
@@ -368,16 +374,17 @@ class Exchange:
         if "content-encoding" in headers:
             headers.pop("content-encoding")
             headers.pop("content-length", None)
-        self._label(headers, attempt)
-        return self.http.Response(wire.status_code, headers=headers,
-                                  stream=stream, request=self.request,
-                                  extensions=wire.extensions)
+        out = self.http.Response(wire.status_code, headers=headers,
+                                 stream=stream, extensions=wire.extensions)
+        self._label(out, attempt)
+        return out
 
-    def _label(self, headers: typing.Any, attempt: Attempt) -> None:
-        headers["x-fivegates-call"] = self.call.id
-        headers["x-fivegates-route"] = str(attempt.route)
+    def _label(self, response: typing.Any, attempt: Attempt) -> None:
+        response.extensions["fivegates"] = {
+            "call": self.call.id, "route": attempt.route,
+            "attempt": attempt.number}
         if attempt.route != self.primary:
-            headers["x-fivegates-instead-of"] = str(self.primary)
+            response.headers["x-fivegates-route"] = str(attempt.route)
 
 
 class GivenAway:

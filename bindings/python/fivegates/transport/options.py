@@ -14,12 +14,16 @@ from fivegates.transport.request import ModelRequest, url_for
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision, Engine
 
-__all__ = ["CallOptions", "Options", "Unreachable", "current", "guarded"]
+__all__ = ["CallOptions", "Options", "Unreachable", "current", "guarded",
+           "key_headers"]
 
 Json = typing.Dict[str, typing.Any]
 # Headers that carry a key, and what stands before it.
 _KEY_HEADERS = (("authorization", "Bearer "), ("x-api-key", ""),
                 ("api-key", ""), ("x-goog-api-key", ""))
+# URLs are the same for all requests of a client but those with the model in
+# the path.
+_URLS_KEPT = 256
 
 
 class Unreachable(ArgumentError):
@@ -105,6 +109,7 @@ class Options:
         self.queue = queue
         self.on_decision = on_decision
         self.ledger = ledger
+        self._urls: "dict[tuple[str, str], str]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
         name = (call.workflow if call is not None else None) or self.workflow
@@ -127,41 +132,46 @@ class Options:
 
     def target(self, route: "dict[str, typing.Any]", primary: bool,
                request: ModelRequest, sent: typing.Any,
-               ) -> "tuple[str, dict[str, str] | None]":
-        """Where a route is: its URL, and headers to put in place of the
-        client's key (None: the client's own stay).
+               ) -> "tuple[str, str | None, bool]":
+        """Where a route is: its URL, its key, whether the client's own key
+        stays.
 
         The client's key goes to no other host than the client's own.
         """
         own = str(sent.url)
-        base = route["base_url"]
-        key = self.keys.get(str(route["name"]))
-        if base is None:
-            url = own
-            if request.wire == "generateContent":
-                here = own.partition("?")[0].removesuffix(request.path)
-                url = _with_query(url_for(here, request, route["model"]),
-                                  sent.url)
-        else:
-            url = _with_query(url_for(base, request, route["model"]), sent.url)
-        home = _origin(url) == _origin(own)
+        place = (route["name"], own)
+        url = self._urls.get(place)
+        if url is None:
+            url = _url(route, request, sent.url, own)
+            if len(self._urls) >= _URLS_KEPT:  # a client aims at few
+                self._urls.clear()
+            self._urls[place] = url
+        home = url == own or _origin(url) == _origin(own)
         if primary and not home:
             raise ArgumentError(
                 f"the client is aimed at {_origin(own)} but the card has route "
                 f"{route['name']} at {_origin(url)}; give both the same "
                 f"base_url")
-        if key is None and not (primary and home):
-            key = os.environ.get(route["key_env"] or "")
-            if key is None and route["key_env"]:
-                raise Unreachable(
-                    f"no key for route {route['name']}: set "
-                    f"{route['key_env']}, or pass keys={{{route['name']!r}: "
-                    f"...}} when the client is made")
-            if key is None and home:
-                return url, None
-        elif key is None:
-            return url, None
-        return url, _key_headers(sent.headers, route["provider"], key)
+        key = self.keys.get(route["name"])
+        if key is not None or (primary and home):
+            return url, key, key is None
+        key = os.environ.get(route["key_env"] or "")
+        if key is None and route["key_env"]:
+            raise Unreachable(
+                f"no key for route {route['name']}: set {route['key_env']}, "
+                f"or pass keys={{{route['name']!r}: ...}} when the client is "
+                f"made")
+        return url, key, key is None and home
+
+
+def _url(route: "dict[str, typing.Any]", request: ModelRequest,
+         sent: typing.Any, own: str) -> str:
+    base = route["base_url"]
+    if base is None:
+        if request.wire != "generateContent":
+            return own
+        base = own.partition("?")[0].removesuffix(request.path)
+    return _with_query(url_for(base, request, route["model"]), sent)
 
 
 def _origin(url: str) -> str:
@@ -170,14 +180,14 @@ def _origin(url: str) -> str:
 
 def _with_query(url: str, sent: typing.Any) -> str:
     """The request's own query, without a key in it, where a base has none."""
-    if "?" in url:
+    if "?" in url or not sent.query:
         return url
     pairs = [(name, value) for name, value in sent.params.multi_items()
              if name != "key"]
     return f"{url}?{urllib.parse.urlencode(pairs)}" if pairs else url
 
 
-def _key_headers(headers: typing.Any, provider: str,
+def key_headers(headers: typing.Any, provider: str,
                  key: "str | None") -> "dict[str, str]":
     """A key in the header the client uses; "" for those to be taken out."""
     out = {name: "" for name, _ in _KEY_HEADERS if name in headers}

@@ -11,13 +11,15 @@ import typing
 
 __all__ = ["Trace"]
 
-# The end of each event's name -> how far the request is from then on. What
-# comes before the first of these is a connection or the wait for one.
-_REACHED = (
-    ("start_tls.started", "tls"),
-    ("send_request_headers.started", "send"),
-    ("receive_response_headers.started", "read"),
-)
+# Event -> how far the request is from then on. What comes before the first of
+# these is a connection or the wait for one.
+_REACHED = {
+    "connection.start_tls.started": "tls",
+    "http11.send_request_headers.started": "send",
+    "http2.send_request_headers.started": "send",
+    "http11.receive_response_headers.started": "read",
+    "http2.receive_response_headers.started": "read",
+}
 
 
 class Trace:
@@ -30,13 +32,13 @@ class Trace:
         self._chained = chained
 
     def note(self, name: str) -> None:
-        if self.phase is None:
+        phase = _REACHED.get(name)
+        if phase is not None:
+            if phase == "send":
+                self._sent()
+            self.phase = phase
+        elif self.phase is None:
             self.phase = "connect"
-        for ending, phase in _REACHED:
-            if name.endswith(ending):
-                if phase == "send" and self.phase != "read":
-                    self._sent()
-                self.phase = phase
 
     def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
         self.note(name)

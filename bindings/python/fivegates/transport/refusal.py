@@ -30,7 +30,7 @@ class _Family(typing.NamedTuple):
     def for_status(self, status: int) -> type:
         """The class of an error answer: by its status, as the SDK does."""
         base: type = self.module.APIStatusError
-        for value in vars(self.module).values():
+        for value in list(vars(self.module).values()):  # SDKs load lazily
             if (isinstance(value, type) and issubclass(value, base)
                     and vars(value).get("status_code") == status):
                 return value
