@@ -151,6 +151,7 @@ class Guard:
         self.wait_s = 0.0
         self.attempt: "Attempt | None" = None
         self.ended = False
+        self._given = False
         self._go(None)
 
     def _go(self, reply: "tuple[str, typing.Any] | None") -> bool:
@@ -226,15 +227,24 @@ class Guard:
 
     def given(self) -> None:
         """The answer's beginning is the caller's now: no taking it back."""
+        self._given = True
         if self.attempt is not None and not self.attempt.seen["visible"]:
             self.attempt.token(1)
 
     def finished(self, answer: object = None) -> None:
         """The last of an answer came whose beginning was given(): the caller
-        has it all, whatever the engine thinks of it."""
-        with contextlib.suppress(Refused):
-            self.succeeded(answer)
-        self.gone()
+        has it all, whatever the engine thinks of it. Again: nothing."""
+        if not self.ended:
+            with contextlib.suppress(Refused):
+                self.succeeded(answer)
+            self.gone()
+
+    def closed(self, over: bool) -> None:
+        """The caller closed an answer; over: after the answer's own end."""
+        if self._given and over:
+            self.finished()
+        elif self._given:
+            self.gone()
 
     def cut(self, exc: BaseException) -> typing.NoReturn:
         """An answer broke whose beginning was given(): nothing is sent again.
