@@ -1,0 +1,1 @@
+"""The systems under test: one file each, with a SYSTEM class."""
