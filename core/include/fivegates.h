@@ -864,6 +864,9 @@ FG_API int32_t fg_policy_lint(const fg_policy *p, uint32_t index, fg_error *out)
 /* May this route (an id) serve this workflow (an id)? *barred: FG_REASON_* that bars it, 0 when approved (dates are not looked at);
  * *fingerprint, into p: what an approval must name. FG_OK; FG_ERR_ARG: no such id, or the workflow does not name the route. */
 FG_API int32_t fg_policy_contract(const fg_policy *p, uint32_t workflow, uint32_t route, uint32_t *barred, fg_str *fingerprint);
+/* Where a decision says FG_CHANGE_DROP_TOOLS for a route (an id) of a workflow (an id): must this tool be taken out of the request? 1, 0 (it
+ * stays; also when no tool is named). The ladder's without_tools takes out all. FG_ERR_ARG: no such id, or the workflow does not name the route. */
+FG_API int32_t fg_policy_drops_tool(const fg_policy *p, uint32_t workflow, uint32_t route, const char *tool, uint32_t len);
 
 /* ---- region and engine, in the caller's memory; any number of threads and processes at once */
 

@@ -84,13 +84,17 @@ static uint32_t fit_tokens(const limits *l, const fg_fit_request *r, int primary
 
 /* ------------------------------------------------------- features and tools */
 
+static int drops_tool(const fg_policy *p, const fg_policy_standin *s, uint64_t hash) {
+  return s->drop_tools_all || has_hash(p, s->drop_tools_off, s->drop_tools_count, hash);
+}
+
 static uint32_t fit_tools(const fg_policy *p, const fg_policy_standin *s, const limits *l, const fg_fit_request *r, int primary, uint32_t *left,
                           fg_fit *out) {
   uint32_t missing = 0;
   *left = 0;
   for (uint32_t i = 0; i < r->tool_count; i++) {
     uint64_t hash = r->tool_hashes[i];
-    if (s->drop_tools_all || has_hash(p, s->drop_tools_off, s->drop_tools_count, hash)) {
+    if (drops_tool(p, s, hash)) {
       out->change |= FG_CHANGE_DROP_TOOLS;
       continue;
     }
@@ -102,6 +106,14 @@ static uint32_t fit_tools(const fg_policy *p, const fg_policy_standin *s, const 
     }
   }
   return missing ? FG_REASON_DOES_NOT_FIT_TOOLS : 0;
+}
+
+int32_t fg_policy_drops_tool(const fg_policy *p, uint32_t workflow, uint32_t route, const char *tool, uint32_t len) {
+  const fg_policy_standin *s = fg_policy_standin_of(p, workflow, route);
+  if (s == NULL) {
+    return FG_ERR_ARG;
+  }
+  return tool != NULL && len != 0 && drops_tool(p, s, fg_contract_tool_hash(tool, len));
 }
 
 static uint32_t fit_features(const limits *l, const fg_fit_request *r, int primary, uint32_t tools_left, fg_fit *out) {

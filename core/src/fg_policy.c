@@ -186,19 +186,27 @@ int32_t fg_policy_lint(const fg_policy *p, uint32_t index, fg_error *out) {
   return FG_OK;
 }
 
-int32_t fg_policy_contract(const fg_policy *p, uint32_t workflow, uint32_t route, uint32_t *barred, fg_str *fingerprint) {
+const fg_policy_standin *fg_policy_standin_of(const fg_policy *p, uint32_t workflow, uint32_t route) {
   kind k;
-  if (!kind_of(p, FG_FIND_WORKFLOW, &k) || workflow == 0 || workflow > k.count || barred == NULL || fingerprint == NULL) {
-    return FG_ERR_ARG;
+  if (!kind_of(p, FG_FIND_WORKFLOW, &k) || workflow == 0 || workflow > k.count) {
+    return NULL;
   }
   const fg_policy_workflow *w = &fg_policy_workflows(p)[workflow - 1];
   for (uint32_t i = 0; i < w->standin_count && i < FG_ROUTES_MAX; i++) {
     if (w->standin[i].route + 1 == route) {
-      *barred = w->standin[i].barred;
-      return give(p, w->standin[i].fingerprint, fingerprint);
+      return &w->standin[i];
     }
   }
-  return FG_ERR_ARG;
+  return NULL;
+}
+
+int32_t fg_policy_contract(const fg_policy *p, uint32_t workflow, uint32_t route, uint32_t *barred, fg_str *fingerprint) {
+  const fg_policy_standin *s = fg_policy_standin_of(p, workflow, route);
+  if (s == NULL || barred == NULL || fingerprint == NULL) {
+    return FG_ERR_ARG;
+  }
+  *barred = s->barred;
+  return give(p, s->fingerprint, fingerprint);
 }
 
 int32_t fg_policy_table_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len) {

@@ -165,6 +165,8 @@ static inline fg_str fg_policy_str(const fg_policy *p, fg_pstr s) {
 enum { FG_SCHEMA_NODES = 256 };                                              /* of one workflow's output schema */
 enum { FG_POLICY_REGIONS = 1, FG_POLICY_CLASSES = 2, FG_POLICY_ACCOUNTS = 3 }; /* tables of fg_policy_table_find */
 
+/* A route (an id) as a workflow (an id) sees it; NULL: no such id, or the workflow does not name the route. */
+const fg_policy_standin *fg_policy_standin_of(const fg_policy *p, uint32_t workflow, uint32_t route);
 /* 1 + index of a region, data class or account; 0 for an empty name; -1 when the card does not know it. */
 int32_t fg_policy_table_find(const fg_policy *p, uint32_t what, const char *name, uint32_t len);
 /* The whole structure of a block of that many bytes that came from elsewhere: every offset, index and enum. FG_OK, FG_ERR_ARG

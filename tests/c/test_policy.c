@@ -41,6 +41,10 @@ static void accessors(const fg_policy *p) {
   FG_CHECK(fg_policy_contract(p, 1, 1, &barred, &s) == FG_OK && barred == 0);
   FG_EQ(fg_policy_contract(p, 2, 1, &barred, &s), FG_ERR_ARG);
   FG_EQ(fg_policy_contract(p, 3, 1, &barred, &s), FG_ERR_ARG);
+  FG_EQ(fg_policy_drops_tool(p, 1, 2, "mail", 4), 0);
+  FG_EQ(fg_policy_drops_tool(p, 1, 1, NULL, 0), 0);
+  FG_EQ(fg_policy_drops_tool(p, 3, 1, "mail", 4), FG_ERR_ARG);
+  FG_EQ(fg_policy_drops_tool(NULL, 1, 1, "mail", 4), FG_ERR_ARG);
 }
 
 static void preset(const fg_policy *p, const char *language, const char *want) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import pathlib
@@ -434,7 +435,7 @@ def test_attempt(rig: Rig) -> None:
     assert attempt.connect_s == 5.0
     assert attempt.read_s and attempt.first_token_s
     assert "1 on main" in repr(attempt)
-    request = {"model": "x", "max_tokens": 5, "tools": [1], "stream": True,
+    request = {"model": "x", "max_tokens": 5, "stream": True,
                "stream_options": {}, "reasoning_effort": "high",
                "extra_headers": {"a": "b"}}
     before = copy.deepcopy(request)
@@ -448,6 +449,80 @@ def test_attempt(rig: Rig) -> None:
     assert attempt.apply({})["stream"] is True
     assert attempt.apply({"max_completion_tokens": 9})[
         "max_completion_tokens"] == 3
+
+
+TOOLS: "list[typing.Any]" = [
+    {"type": "function", "function": {"name": name, "parameters": {}}}
+    for name in ("mail", "search")]
+
+
+def tool_card(changes: "dict[str, typing.Any]") -> "dict[str, typing.Any]":
+    """A stand-in that gets only some of the tools."""
+    card = copy.deepcopy(CARD)
+    card["routes"]["backup"]["provides"]["tools"] = {"names": ["search"]}
+    card["routes"]["backup"]["provides"]["input"]["system_prompt"] = True
+    card["contracts"][0]["changes"] = changes
+    card["workflows"]["w"]["budget"] = {"extra_tokens": 100000,
+                                        "extra_cost_usd": 1}
+    return card
+
+
+def test_a_contract_drops_the_tools_it_names() -> None:
+    engine = fivegates.Engine(fivegates.Policy.loads(
+        tool_card({"drop_tools": ["mail"]}), auto_fingerprint=True))
+    policy = engine.policy
+    assert policy.drops_tool("w", "backup", "mail")
+    assert not policy.drops_tool("w", "backup", "search")
+    assert not policy.drops_tool("w", "main", "mail")
+    with pytest.raises(fivegates.ArgumentError):
+        policy.drops_tool("bare", "backup", "mail")
+    request = {"tools": TOOLS, "tool_choice": {
+        "type": "function", "function": {"name": "mail"}}}
+    sent: "list[typing.Any]" = []
+
+    def send(attempt: fivegates.Attempt) -> str:
+        sent.append((attempt.route, attempt.apply(request)))
+        if attempt.route == "main":
+            raise ProviderError(503)
+        return "ok"
+
+    # The stand-in has no tools but search, and may do without mail.
+    with contextlib.suppress(fivegates.Refused):
+        engine.run("w", send, tools=["mail", "search"], sleep=lambda s: None)
+    assert sent[0] == ("main", {**request, **{
+        "model": "m1", "extra_headers": sent[0][1]["extra_headers"]}})
+    route, last = sent[-1]
+    assert route == "backup"
+    assert last["tools"] == TOOLS[1:] and "tool_choice" not in last
+    assert request["tools"] == TOOLS
+
+
+def test_one_sender_a_route(policy: fivegates.Policy) -> None:
+    """A stand-in of another API is another callable."""
+    card = copy.deepcopy(CARD)
+    card["workflows"]["w"]["budget"] = {"extra_tokens": 100000,
+                                        "extra_cost_usd": 1}
+    engine = fivegates.Engine(fivegates.Policy.loads(
+        card, auto_fingerprint=True))
+
+    def main(attempt: fivegates.Attempt) -> str:
+        raise ProviderError(503)
+
+    got = engine.run("w", {"main": main, "backup": lambda a: f"from {a.route}"},
+                     sleep=lambda s: None)
+    assert got == "from backup"
+    with pytest.raises(fivegates.Refused):  # nothing else can be sent to
+        engine.run("w", {"main": main}, sleep=lambda s: None)
+    with pytest.raises(fivegates.ArgumentError, match="no route of the card"):
+        engine.run("w", {"man": main})
+    with pytest.raises(fivegates.ArgumentError, match="no sender for route main"):
+        engine.run("w", {"backup": main})
+    assert engine.route("main")["in_flight"] == 0
+
+    async def amain(attempt: fivegates.Attempt) -> str:
+        return "async"
+
+    assert asyncio.run(engine.arun("w", {"main": amain})) == "async"
 
 
 # ---- real clients against the loopback provider

@@ -198,6 +198,7 @@ class Policy:
     def workflows(self) -> tuple[str, ...]: ...
     def lint(self) -> list[dict[str, Any]]: ...
     def contract(self, workflow: str, route: str) -> dict[str, Any]: ...
+    def drops_tool(self, workflow: str, route: str, tool: str) -> bool: ...
     def text(self, text: int, language: str | None = None) -> str | None: ...
     def rule_why(self, rule: int, /) -> str: ...
 
@@ -251,26 +252,34 @@ class Engine:
     def resume(self, saved: bytes) -> Call: ...
     @overload
     def run(
-        self, workflow: str, send: Callable[[Attempt], _T], *,
+        self, workflow: str,
+        send: Callable[[Attempt], _T]
+        | Mapping[str, Callable[[Attempt], _T]], *,
         outcome: Literal[False] = False,
         sleep: Callable[[float], object] = ..., **options: Unpack[_Options],
     ) -> _T: ...
     @overload
     def run(
-        self, workflow: str, send: Callable[[Attempt], object], *,
+        self, workflow: str,
+        send: Callable[[Attempt], object]
+        | Mapping[str, Callable[[Attempt], object]], *,
         outcome: Literal[True], sleep: Callable[[float], object] = ...,
         **options: Unpack[_Options],
     ) -> Outcome: ...
     @overload
     def arun(
-        self, workflow: str, send: Callable[[Attempt], Awaitable[_T]], *,
+        self, workflow: str,
+        send: Callable[[Attempt], Awaitable[_T]]
+        | Mapping[str, Callable[[Attempt], Awaitable[_T]]], *,
         outcome: Literal[False] = False,
         sleep: Callable[[float], Awaitable[object]] = ...,
         **options: Unpack[_Options],
     ) -> Coroutine[Any, Any, _T]: ...
     @overload
     def arun(
-        self, workflow: str, send: Callable[[Attempt], Awaitable[object]], *,
+        self, workflow: str,
+        send: Callable[[Attempt], Awaitable[object]]
+        | Mapping[str, Callable[[Attempt], Awaitable[object]]], *,
         outcome: Literal[True],
         sleep: Callable[[float], Awaitable[object]] = ...,
         **options: Unpack[_Options],

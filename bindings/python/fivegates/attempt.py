@@ -6,6 +6,7 @@ import time
 import typing
 
 from fivegates.answers import answer_of, finish_word, progress_of
+from fivegates.edits import edit
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision, EventKind, ToolState
@@ -25,8 +26,10 @@ class Attempt:
     """
 
     def __init__(self, call: "Call", decision: "Decision",
-                 route: "dict[str, typing.Any]", streamed: bool) -> None:
+                 route: "dict[str, typing.Any]", streamed: bool,
+                 workflow: str) -> None:
         self.call = call
+        self.workflow = workflow
         self.decision = decision
         self.number = decision.attempt
         self.route = decision.route
@@ -75,28 +78,29 @@ class Attempt:
         For clients in the form of openai and anthropic: sets the model,
         adds the headers, makes the changes.
         """
-        out = dict(request)
+        out = edit(request, self.changes, self.drops)
         if self.model is not None:
             out["model"] = self.model
         out["extra_headers"] = {**(request.get("extra_headers") or {}),
                                 **self.headers}
-        limit = self.changes.get("max_tokens")
-        if limit:
-            limits = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-            for one in [n for n in limits if n in out] or ["max_tokens"]:
-                out[one] = limit
-        if self.changes.get("drop_tools"):
-            for name in ("tools", "tool_choice", "parallel_tool_calls"):
-                out.pop(name, None)
-        if self.changes.get("no_thinking"):
-            for name in ("thinking", "reasoning", "reasoning_effort"):
-                out.pop(name, None)
         if self.changes.get("stream"):
             out["stream"] = True
         if self.changes.get("no_stream"):
             out["stream"] = False
             out.pop("stream_options", None)
         return out
+
+    def drops(self, tool: str) -> bool:
+        """Whether this attempt must not offer a tool.
+
+        A contract may name the tools its route is not given; the ladder's
+        without_tools takes out all.
+        """
+        if "drop_tools" not in self.changes:
+            return False
+        return (self.decision.ladder_step == "without_tools"
+                or self.call.engine.policy.drops_tool(
+                    self.workflow, self.route or "", tool))
 
     # ---- progress
 

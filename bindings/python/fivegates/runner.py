@@ -33,6 +33,7 @@ if typing.TYPE_CHECKING:
         Decision,
         Engine,
         LedgerLine,
+        Unable,
     )
     from fivegates.cache import AnswerCache, AsyncAnswerCache, CachedAnswer
 
@@ -40,6 +41,8 @@ __all__ = ["Outcome", "arun", "prior_of", "run"]
 
 Hook = typing.Callable[..., typing.Any]
 T = typing.TypeVar("T")
+Sender = typing.Union["typing.Callable[[Attempt], T]",
+                      "typing.Mapping[str, typing.Callable[[Attempt], T]]"]
 Cache = typing.Union["AnswerCache", "AsyncAnswerCache"]
 CacheKey = typing.Union[str, typing.Mapping[str, typing.Any]]
 
@@ -93,7 +96,9 @@ class Driven:
                  tick: bool, call: "Call | None",
                  facts: "dict[str, typing.Any]",
                  cache: "Cache | None" = None,
-                 cache_key: "CacheKey | None" = None) -> None:
+                 cache_key: "CacheKey | None" = None,
+                 routes: "typing.Collection[str] | None" = None) -> None:
+        self.routes = routes  # those there is a sender for; None: all
         self.cache = cache
         self.key = ""
         self.found: "CachedAnswer | None" = None
@@ -119,6 +124,7 @@ class Driven:
         stream = facts.get("stream", True)
         self.streamed = stream is True or stream == "true"
         self.engine = engine
+        self.workflow = workflow
         self.on_decision = on_decision
         self.ledger = ledger
         self.cached = cached
@@ -139,6 +145,7 @@ class Driven:
             self.call = call
             self.first = call.step(facts.get("prompt_tokens") or 0,
                                    facts.get("max_output_tokens") or 0)
+        self.primary = self.first.requested or self.first.route
         self._write("call")
 
     def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
@@ -236,11 +243,22 @@ class Driven:
             return value is not None, value
         return False, None
 
+    def lacks(self, decision: "Decision") -> "Unable | None":
+        """What of a decision this host cannot do; the engine decides again."""
+        if (self.routes is None or decision.route is None
+                or decision.route in self.routes
+                or decision.route == self.primary):
+            return None
+        return "reroute"
+
     def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
         """Waits, asks for permission, sends: the decision after that.
 
         None: the answer has begun and goes on; the call is still running.
         """
+        lack = self.lacks(decision)
+        if lack is not None:
+            return self.call.unable(lack)
         if decision.wait_ms:
             yield "sleep", decision.wait_ms / 1000
         permit = self.call.begin_attempt()
@@ -249,7 +267,8 @@ class Driven:
         self.told(permit)
         yield from self._clear(permit)
         route = self.engine.policy.route(permit.route or "")
-        attempt = Attempt(self.call, permit, route, self.streamed)
+        attempt = Attempt(self.call, permit, route, self.streamed,
+                          self.workflow)
         self.attempts += 1
         kind, value = yield "send", attempt
         if kind == "decided":
@@ -273,7 +292,30 @@ class Driven:
                                  attempt=attempt.number)
 
 
-def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
+def _routes(engine: "Engine", send: "Sender[typing.Any]",
+            ) -> "typing.Collection[str] | None":
+    """The routes there is a sender for; None: one sender serves all."""
+    if not isinstance(send, typing.Mapping):
+        return None
+    known = engine.policy.routes()
+    for name in send:
+        if name not in known:
+            raise ArgumentError(f"a sender for {name!r}, which is no route of "
+                                f"the card; it has {', '.join(known)}")
+    return send.keys()
+
+
+def _sender(send: "Sender[T]", attempt: Attempt) -> "typing.Callable[[Attempt], T]":
+    if not isinstance(send, typing.Mapping):
+        return send
+    found = send.get(attempt.route or "")
+    if found is None:
+        raise ArgumentError(f"no sender for route {attempt.route}; the dict "
+                            f"given to run() has {', '.join(send)}")
+    return found
+
+
+def run(engine: "Engine", workflow: str, send: "Sender[T]",
         *, on_decision: "Hook | None" = None, ledger: typing.Any = None,
         cached: "Hook | None" = None, preset: "Hook | bool | None" = None,
         queue: "Hook | None" = None, clear: "Hook | None" = None,
@@ -285,7 +327,8 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
     """Runs a call to its end and returns what send, or a stand-in, returned.
 
     send(attempt) makes one request, without retries of its own, and returns
-    the answer or raises. Facts are those of Engine.begin().
+    the answer or raises. A dict of them, {route: send}, serves stand-ins that
+    speak another API; a route without one is not used. Facts are those of Engine.begin().
 
     on_decision(decision, call) hears every decision. ledger.write(line) gets
     the ledger. cached(decision) and preset(decision) answer without a send
@@ -305,7 +348,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
                     cached=cached, preset=preset, queue=queue, clear=clear,
                     evidence=evidence, outcome=outcome, reraise=reraise,
                     tick=False, call=call, facts=facts, cache=cache,
-                    cache_key=cache_key)
+                    cache_key=cache_key, routes=_routes(engine, send))
     steps = driven.steps()
     reply: typing.Any = None
     try:
@@ -317,7 +360,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
                 reply = todo[1](*todo[2])
             else:
                 try:
-                    reply = ("ok", send(todo[1]))
+                    reply = ("ok", _sender(send, todo[1])(todo[1]))
                 except Exception as exc:
                     reply = ("error", exc)
     except StopIteration as stop:
@@ -330,7 +373,7 @@ def run(engine: "Engine", workflow: str, send: "typing.Callable[[Attempt], T]",
 
 
 async def arun(engine: "Engine", workflow: str,
-               send: "typing.Callable[[Attempt], typing.Awaitable[T]]", *,
+               send: "Sender[typing.Awaitable[T]]", *,
                on_decision: "Hook | None" = None, ledger: typing.Any = None,
                cached: "Hook | None" = None, preset: "Hook | bool | None" = None,
                queue: "Hook | None" = None, clear: "Hook | None" = None,
@@ -348,7 +391,7 @@ async def arun(engine: "Engine", workflow: str,
                     cached=cached, preset=preset, queue=queue, clear=clear,
                     evidence=evidence, outcome=outcome, reraise=reraise,
                     tick=True, call=call, facts=facts, cache=cache,
-                    cache_key=cache_key)
+                    cache_key=cache_key, routes=_routes(engine, send))
     steps = driven.steps()
     reply: typing.Any = None
     try:
@@ -361,7 +404,7 @@ async def arun(engine: "Engine", workflow: str,
                 if inspect.isawaitable(reply):
                     reply = await reply
             else:
-                reply = await _awaited(driven, send, todo[1])
+                reply = await _awaited(driven, _sender(send, todo[1]), todo[1])
     except StopIteration as stop:
         return typing.cast(T, stop.value)
     except BaseException as exc:

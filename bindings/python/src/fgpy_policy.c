@@ -356,6 +356,34 @@ static PyObject *policy_contract(fgpy_policy *self, PyObject *const *args,
                        "fingerprint", text_of(print));
 }
 
+static const char *const drops_names[] = {"workflow", "route", "tool"};
+
+static PyObject *policy_drops_tool(fgpy_policy *self, PyObject *const *args,
+                                   Py_ssize_t nargs, PyObject *kwnames) {
+  static const fgpy_sig sig = {"Policy.drops_tool", drops_names, 3, 3, 3};
+  PyObject *in[3];
+  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0) {
+    return NULL;
+  }
+  uint32_t workflow = find(self, FG_FIND_WORKFLOW, in[0], "workflow");
+  uint32_t route = workflow ? find(self, FG_FIND_ROUTE, in[1], "route") : 0;
+  if (route == 0) {
+    return NULL;
+  }
+  fgpy_keep keep;
+  fgpy_keep_init(&keep, self->st);
+  fg_str tool = {0};
+  PyObject *result = NULL;
+  if (fgpy_str(&keep, in[2], "tool", &tool) == 0) {
+    int32_t rc = fg_policy_drops_tool(self->block, workflow, route, tool.ptr,
+                                      tool.len);
+    result = rc < 0 ? fgpy_fail(self->st, rc, "drops_tool")
+                    : PyBool_FromLong(rc);
+  }
+  fgpy_keep_drop(&keep);
+  return result;
+}
+
 static const char *const text_names[] = {"text", "language"};
 
 static PyObject *policy_text(fgpy_policy *self, PyObject *const *args,
@@ -420,6 +448,9 @@ static PyMethodDef policy_methods[] = {
     {"contract", FGPY_METHOD(policy_contract), FGPY_KW,
      "contract(workflow, route)\n--\n\nWhether a route may stand in: approved, "
      "barred, fingerprint. Dates are not looked at."},
+    {"drops_tool", FGPY_METHOD(policy_drops_tool), FGPY_KW,
+     "drops_tool(workflow, route, tool)\n--\n\nWhether a contract's changes "
+     "take this tool out of a request to the route."},
     {"text", FGPY_METHOD(policy_text), FGPY_KW,
      "text(text, language=None)\n--\n\nA preset text of the card."},
     {"rule_why", FGPY_METHOD(policy_rule_why), METH_O,

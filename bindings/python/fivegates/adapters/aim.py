@@ -92,7 +92,8 @@ class Aim:
 
     def at(self, attempt: "Attempt") -> "tuple[str, dict[str, str], bytes]":
         """URL, headers to set ("": to be taken out), and body."""
-        content = edited(self.model, attempt.model, attempt.changes)
+        content = edited(self.model, attempt.model, attempt.changes,
+                         attempt.drops)
         headers = {"content-length": str(len(content)), **attempt.headers}
         if attempt.route == attempt.decision.requested:
             return self._own, headers, content

@@ -54,13 +54,13 @@ class _Steps(Driven):
     """The steps of engine.run() for a host that sleeps before it asks, and
     may not be able to do all that is decided."""
 
-    lacks: "Lacks | None" = None
+    cannot: "Lacks | None" = None
+
+    def lacks(self, decision: "Decision") -> "Unable | None":
+        return self.cannot(decision) if self.cannot is not None else None
 
     def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
-        lack = self.lacks(decision) if self.lacks is not None else None
-        if lack is not None:
-            return self.call.unable(lack)
-        if not decision.wait_ms:
+        if not decision.wait_ms and self.lacks(decision) is None:
             yield "sleep", 0.0  # the host comes back to ask for permission
         return (yield from super()._next(decision))
 
@@ -110,7 +110,7 @@ class Calls:
                        evidence=self._evidence, outcome=False,
                        reraise=self.reraise, tick=False, call=None,
                        facts=facts)
-        steps.lacks = lacks
+        steps.cannot = lacks
         return Guard(steps)
 
     def _evidence(self, exc: BaseException) -> "Facts | None":

@@ -47,7 +47,7 @@ from fivegates._core import (
 )
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Decision
+    from fivegates._core import Decision, Unable
 
 __all__ = ["Exchange", "Late"]
 
@@ -79,11 +79,8 @@ class _Guarded(Driven):
             queue=None, clear=None, evidence=None, outcome=False,
             reraise=False, tick=False, call=None, facts=facts)
 
-    def _next(self, decision: "Decision") -> Steps:
-        lack = self.exchange.lacks(decision)
-        if lack is not None:
-            return self.call.unable(lack)
-        return (yield from super()._next(decision))
+    def lacks(self, decision: "Decision") -> "Unable | None":
+        return self.exchange.lacks(decision)
 
 
 class Exchange:
@@ -109,7 +106,7 @@ class Exchange:
             self.seen.decisions.clear()
         self.driven = _Guarded(self, options.workflow_of(self.seen), facts)
         self.call = self.driven.call
-        self.primary = self.driven.first.requested or self.driven.first.route
+        self.primary = self.driven.primary
         if self.seen is not None:
             self.seen.call = self.call
 
@@ -121,7 +118,7 @@ class Exchange:
         if self.options.on_decision is not None:
             self.options.on_decision(decision, call)
 
-    def lacks(self, decision: "Decision") -> "typing.Literal['reroute', 'edit'] | None":
+    def lacks(self, decision: "Decision") -> "Unable | None":
         """What of a decision this client cannot do."""
         if "compact" in decision.change and self.options.compact is None:
             return "edit"
@@ -166,7 +163,8 @@ class Exchange:
         if "compact" in changes and self.options.compact is not None:
             compacted = self.options.compact(self.model.body,
                                              changes["compact"])
-        content = edited(self.model, route["model"], changes, compacted)
+        content = edited(self.model, route["model"], changes, attempt.drops,
+                         compacted)
         own = self.request
         out = own
         if (content is not self.model.content or not own_key

@@ -11,6 +11,8 @@ import json
 import re
 import typing
 
+from fivegates.edits import edit
+
 __all__ = ["ModelRequest", "edited", "url_for"]
 
 Json = typing.Dict[str, typing.Any]
@@ -217,38 +219,50 @@ def _runs_on_server(tool: Json, wire: str) -> bool:
 
 def edited(request: ModelRequest, model: "str | None",
            changes: "dict[str, typing.Any]",
+           drops: "typing.Callable[[str], bool]",
            compacted: "Json | None" = None) -> bytes:
     """The body as another route, or a step of the ladder, must get it.
 
     The very bytes of the request where nothing changes.
     """
-    body = dict(request.body if compacted is None else compacted)
-    if model is not None and request.wire != "generateContent":
-        body["model"] = model
-    gemini = request.wire == "generateContent"
-    config = dict(body.get("generationConfig") or {}) if gemini else {}
-    limit = changes.get("max_tokens")
-    if limit and gemini:
-        config["maxOutputTokens"] = limit
-    elif limit:
-        own = ("max_output_tokens" if request.wire == "responses"
-               else "max_tokens")
-        for name in [n for n in _LIMITS if n in body] or [own]:
-            body[name] = limit
-    if changes.get("drop_tools"):
-        for name in ("tools", "tool_choice", "parallel_tool_calls",
-                     "toolConfig"):
-            body.pop(name, None)
-    if changes.get("no_thinking"):
-        for name in ("thinking", "reasoning", "reasoning_effort"):
-            body.pop(name, None)
-        config.pop("thinkingConfig", None)
-    if gemini and (config or "generationConfig" in body):
-        body["generationConfig"] = config
+    body = request.body if compacted is None else compacted
+    if request.wire == "generateContent":
+        body = _edited_gemini(body, changes, drops)
+    else:
+        body = edit(body, changes, drops, "max_output_tokens"
+                    if request.wire == "responses" else "max_tokens")
+        if model is not None:
+            body["model"] = model
     if body == request.body:
         return request.content
     return json.dumps(body, ensure_ascii=False,
                       separators=(",", ":")).encode()
+
+
+def _edited_gemini(body: Json, changes: "dict[str, typing.Any]",
+                   drops: "typing.Callable[[str], bool]") -> Json:
+    """The same edits where limits lie in generationConfig, tools in lists."""
+    out = dict(body)
+    config = dict(out.get("generationConfig") or {})
+    if changes.get("max_tokens"):
+        config["maxOutputTokens"] = changes["max_tokens"]
+    if changes.get("no_thinking"):
+        config.pop("thinkingConfig", None)
+    if config or "generationConfig" in out:
+        out["generationConfig"] = config
+    if changes.get("drop_tools") and isinstance(out.get("tools"), list):
+        kept = []
+        for one in out.pop("tools"):
+            named = one.get("functionDeclarations")
+            left = [f for f in named or () if not drops(str(f.get("name")))]
+            if left or (named is None and not drops("")):
+                kept.append({**one, "functionDeclarations": left} if left
+                            else one)
+        if kept:
+            out["tools"] = kept
+        else:
+            out.pop("toolConfig", None)
+    return out
 
 
 def url_for(base_url: str, request: ModelRequest, model: "str | None") -> str:
