@@ -51,6 +51,8 @@ def test_results_split(rig: Rig, watch: Watch) -> None:
         "type": "authentication_error", "code": "invalid_api_key"}}))
     run = rig.run
     run(rig.fake("a"), ledger=watch.sink)
+    assert watch("decisions_total", action="proceed",  # the plan alone
+                 reason="primary_ready") == 1
     run(rig.fake(BUSY, "a"), ledger=watch.sink)
     run(rig.fake(BUSY, BUSY, "a"), ledger=watch.sink)
     run(rig.fake(BUSY), ledger=watch.sink, preset=True, unable="reroute")

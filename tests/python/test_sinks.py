@@ -217,7 +217,7 @@ def test_a_fork_in_the_middle_of_a_line(tmp_path: pathlib.Path) -> None:
     does not hold the parent's turn."""
     path = tmp_path / "ledger"
     python("""
-import os, sys, threading
+import os, signal, sys, threading
 from fivegates.ledger import FileLedger
 
 class Slow(FileLedger):
@@ -235,6 +235,7 @@ inside.wait()
 r, w = os.pipe()
 pid = os.fork()
 if pid == 0:
+    signal.alarm(20)        # if it waits for ever
     ledger.write("child")   # waits its turn: the parent's line goes first
     os._exit(ledger.lost)
 go_on.set()
@@ -321,8 +322,10 @@ def test_limits_are_checked(tmp_path: pathlib.Path,
 KILLS = 60
 WORKERS = """
 import json, mmap, os, random, signal, struct, sys, time
+from fivegates import ledger as ledgers
 from fivegates.sinks.rotating import RotatingFileLedger
 
+ledgers._PATIENCE_S = 60                     # a slow machine loses no line
 path, kills = sys.argv[1], int(sys.argv[2])
 said = mmap.mmap(-1, 8 * (kills + 4))        # outlives whoever wrote it
 
@@ -348,16 +351,18 @@ def start(me):
 
 dice = random.Random(7)
 live = [start(me) for me in range(4)]
-for me in range(4, kills + 4):
-    time.sleep(dice.uniform(0.002, 0.02))
-    victim = live.pop(0)
-    os.kill(victim, signal.SIGKILL)
-    _, status = os.waitpid(victim, 0)
-    assert os.WIFSIGNALED(status), status
-    live.append(start(me))
-for pid in live:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+try:
+    for me in range(4, kills + 4):
+        time.sleep(dice.uniform(0.002, 0.02))
+        victim = live.pop(0)
+        os.kill(victim, signal.SIGKILL)
+        _, status = os.waitpid(victim, 0)
+        assert os.WIFSIGNALED(status), status
+        live.append(start(me))
+finally:
+    for pid in live:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 print(json.dumps([struct.unpack_from("q", said, 8 * me)[0]
                   for me in range(kills + 4)]))
 """
@@ -458,21 +463,27 @@ def test_every_run_has_an_end(rig: Rig) -> None:
         rig.run(bug)
     with pytest.raises(KeyError, match="mine"):
         rig.run(rig.fake("a"), on_decision=deaf)
-    kinds = [json.loads(one)["line"] for one in rig.ledger.lines]
+    lines = [json.loads(one) for one in rig.ledger.lines]
+    kinds = [one["line"] for one in lines]
     assert kinds.count("call") == kinds.count("end") == 2
+    assert [one["action"] for one in lines if one["line"] == "decision"] == [
+        "proceed", "proceed", "fail_closed", "proceed", "proceed", "accept"]
 
 
 class Mine:
     """A sink of the caller's that raises when it likes."""
 
+    raised = 0
+
     def write(self, line: str) -> None:
         if json.loads(line)["line"] != "call":
-            raise OSError("mine")
+            self.raised += 1
+            raise OSError(f"mine, {self.raised}")
 
 
 def test_a_sink_of_ones_own_may_raise(rig: Rig) -> None:
     send = rig.fake("a")
-    with pytest.raises(OSError, match="mine"):
+    with pytest.raises(OSError, match="mine, 1"):
         rig.run(send, ledger=Mine())
     assert send.attempts == []
     assert rig.engine.route("main")["in_flight"] == 0
