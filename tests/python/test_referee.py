@@ -127,6 +127,7 @@ class Deaf(Careless):
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
+            await asyncio.sleep(0.15)
             await self.stream("backup", messages, Screen(None))
             raise
 

@@ -195,21 +195,31 @@ class Provider:
     def __init__(self) -> None:
         self.worlds: "dict[str, World]" = {}
         self.url = ""
+        self._open: "set[asyncio.Task[None]]" = set()
 
     async def __aenter__(self) -> "Provider":
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self.server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
         await self.server.wait_closed()
 
     def add(self, world: World) -> str:
         """The world's URL."""
         self.worlds[world.name] = world
         return f"{self.url}/{world.name}"
+
+    def _accept(self, reader: asyncio.StreamReader,
+                writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
 
     async def _serve(self, reader: asyncio.StreamReader,
                      writer: asyncio.StreamWriter) -> None:
@@ -219,8 +229,6 @@ class Provider:
             pass
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader,
                       writer: asyncio.StreamWriter) -> None:
