@@ -353,7 +353,10 @@ dice = random.Random(7)
 live = [start(me) for me in range(4)]
 try:
     for me in range(4, kills + 4):
-        time.sleep(dice.uniform(0.002, 0.02))
+        while struct.unpack_from("q", said, 8 * (me - 4))[0] < 5:
+            assert os.waitpid(live[0], os.WNOHANG) == (0, 0), "has ended"
+            time.sleep(0.0005)
+        time.sleep(dice.uniform(0, 0.01))
         victim = live.pop(0)
         os.kill(victim, signal.SIGKILL)
         _, status = os.waitpid(victim, 0)
@@ -373,7 +376,7 @@ def test_rotation_under_kill_9(tmp_path: pathlib.Path) -> None:
     and nobody else's is torn by it."""
     path = tmp_path / "ledger"
     said = json.loads(python(WORKERS, path, KILLS))
-    assert sum(said) > 10 * KILLS
+    assert min(said[:KILLS]) >= 5
     seen: "dict[int, list[int]]" = {me: [] for me in range(len(said))}
     torn = 0
     FileLedger(path).write("{}")  # ends what the last one left
