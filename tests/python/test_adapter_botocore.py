@@ -215,20 +215,25 @@ class Rig:
         return [mode for mode, _, _ in self.server.seen]
 
 
-@pytest.fixture
-def rig(card: "dict[str, typing.Any]") -> "typing.Iterator[Rig]":
+def serving() -> "typing.Iterator[Bedrock]":
     server = Bedrock()
     thread = threading.Thread(target=server.serve_forever,
                               kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    out = Rig(card, server)
-    yield out
-    for client in out.made:
-        client.close()
+    yield server
     server.shutdown()
     server.server_close()
     thread.join()
-    assert out.engine.route("main")["in_flight"] == 0
+
+
+@pytest.fixture
+def rig(card: "dict[str, typing.Any]") -> "typing.Iterator[Rig]":
+    for server in serving():
+        out = Rig(card, server)
+        yield out
+        for client in out.made:
+            client.close()
+        assert out.engine.route("main")["in_flight"] == 0
 
 
 def converse(client: typing.Any) -> typing.Any:
