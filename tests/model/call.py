@@ -116,7 +116,6 @@ class Call:
     accepted: bool = False
     step_number: int = 1
     held_since: int | None = None
-    unsure: bool = False
     delivery_whole: bool = False
     first_tokens: int = 0  # the first attempt's hold
     first_cost: int = 0

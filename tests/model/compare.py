@@ -12,6 +12,8 @@ from .cards import BASE_MS, Spec, make
 from .model import Model
 from .streams import Driver
 
+LATCHES = {"": "none", "key": "key_latched", "quota": "quota_latched", "model": "model_latched"}  # in the words of a route's view
+
 
 @dataclass
 class Outcome:
@@ -77,18 +79,19 @@ def one(model: Model, side: Any, op: dict[str, Any], out: Outcome, slack: int) -
     now = model.high
     for name, r in model.h.route.items():
         state, until, latch, latch_for, balance = side.route(name)
-        if r.latch_soft:
-            model.adopt_latch(name, latch, latch_for, now)
+        dark, dark_for = model.h.latches.shown(name, now)
+        if LATCHES[dark] != latch or abs(dark_for - latch_for) > slack:
+            return f"latch of {name}: model {dark or 'none'} for {dark_for}, engine {latch} for {latch_for}", got
         if r.bucket_soft:
             model.adopt_balance(call, name, balance, now)
-        elif abs(model.h.balance(name, now) - balance) > 2 + slack:
+        elif abs(model.h.balance(name, now) - balance) > slack:
             return f"bucket of {name}: model {model.h.balance(name, now)}, engine {balance}", got
         if r.soft:
             model.adopt(name, state, until, now)
             continue
-        shown = r.state
-        if shown != state and not (shown == "open" and state == "half_open" and now >= r.until):
-            return f"breaker of {name}: model {shown} (until {r.until - now}), engine {state} ({until})", got
+        rest = max(0, r.until - now) if r.state == "open" else 0
+        if r.state != state or abs(rest - until) > slack:
+            return f"breaker of {name}: model {r.state} for {rest}, engine {state} for {until}", got
     return None, got
 
 

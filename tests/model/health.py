@@ -1,7 +1,7 @@
 """What outlives a call: breakers, latches, waits told by servers, retry buckets, attempts in flight.
 
-`soft` marks a route whose exact state the text does not fix (two readings, or a random draw); compare.py then takes the engine's
-word for it instead of judging, and the mark is gone.
+`soft` marks a route of which the text does not say whether it has just opened; compare.py then takes the engine's word for it instead
+of judging, and the mark is gone.
 """
 
 from __future__ import annotations
@@ -9,29 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .cards import Spec
+from .latches import LEASE, Latches, Seen
 
 CLOSED, OPEN, HALF = "closed", "open", "half_open"
 STALL_UP, STALL_DOWN, STALL_TOP, STALL_OPEN = 2303, 642, 13_800, 6_900
+SLOW_START = 30_000
 STALL_AFTER = 10_000  # until 50 samples; streamed answers that do not reason
-LEASE = 30_000
-LATCH = {"auth": 30_000, "model": 30_000}
-PERIODS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000}
-
-
-@dataclass
-class Latch:
-    """A key that is dead, an account that is empty, a model that is not there: dark until a probe may look again."""
-
-    why: str
-    until: int
-    step: int
-    lease: int | None = None
-
-    def state(self, now: int) -> tuple[bool, int]:
-        """Whether a probe may go, and how long until one may."""
-        if self.lease is not None and now < self.lease:
-            return False, max(0, self.lease - now)
-        return now >= self.until, max(0, self.until - now)
 
 
 @dataclass
@@ -42,7 +25,7 @@ class Row:
     start: int
     gen: int
     probe: bool
-    latch_probe: bool
+    seen: Seen
     retry: bool
     total_at: int
     whole: bool
@@ -61,19 +44,15 @@ class RouteState:
     good: int = 0
     run: int = 0
     z: int = 0
-    flags: int = 0
     closed_at: int = -1
-    opened_ever: bool = False
-    by_stall: bool = False
+    ramp: bool = False
+    silent: int = 0  # what a stall opened it for, and how much of that has spoken since
+    spoke: int = 0
     window: dict[int, list[int]] = field(default_factory=dict)
     not_before: int = 0
-    latch: Latch | None = None
     balance: int = 0
     last: int = 0
     soft: bool = False
-    overload_until: int = 0
-    limits: int = 0  # refusals for rate so far
-    latch_soft: bool = False
     bucket_soft: bool = False
 
 
@@ -81,8 +60,7 @@ class Health:
     def __init__(self, spec: Spec, now: int):
         self.spec = spec
         self.route = {name: RouteState(balance=spec.bucket["start"], last=now) for name in spec.routes}
-        self.account: dict[str, Latch] = {}
-        self.account_quota: dict[str, Latch] = {}
+        self.latches = Latches({name: route.account for name, route in spec.routes.items()})
         self.rows: list[Row] = []
         self.base = now - 3_600_000
         self.resends_hour = 0
@@ -96,114 +74,125 @@ class Health:
 
     def open(self, name: str, now: int, reopens: int, floor: int = 0, stall: bool = False) -> None:
         r = self.route[name]
-        wait, floor = self.wait_of(reopens), max(floor, r.not_before - now)
-        if stall:
+        if r.state == CLOSED:
+            reopens = 1 if self.ramps(name, now) else 0  # in a slow start it opens again: for twice as long
+            floor = max(floor, r.not_before - now)
+        wait = self.wait_of(reopens)
+        if stall and not reopens:
             wait = min(wait, self.spec.breaker["open_ms"] // 2)
         r.state, r.gen, r.until, r.reopens = OPEN, r.gen + 1, now + max(wait, floor), reopens
-        r.probes = r.good = r.run = r.z = r.flags = 0
-        r.by_stall, r.opened_ever = stall, True
+        r.probes = r.good = r.run = r.z = r.spoke = 0
+        r.silent = sum(w.route == name and w.flagged and w.gen == r.gen - 1 for w in self.rows) if stall else 0
 
-    def settle(self, now: int, spared: Row | None = None) -> None:
-        """What any call may notice by itself: leases that ran out, attempts that stay silent."""
+    def ramps(self, name: str, now: int) -> bool:
+        """Slow start: closed a short while ago, after it had opened again. Whether it takes this call is a draw."""
+        r = self.route[name]
+        return r.state == CLOSED and r.ramp and now - r.closed_at < SLOW_START
+
+    def settle(self, now: int) -> None:
+        """What any operation notices: leases that ran out, attempts that are over, attempts that stay silent."""
         for name, r in self.route.items():
             if r.state == HALF and r.probes and now >= r.until:
-                self.open(name, r.until, r.reopens + 1)
-                r.soft = True  # from the lease's end or from now: both readings
-        for latch in [*self.account.values(), *self.account_quota.values(), *(r.latch for r in self.route.values() if r.latch)]:
-            if latch.lease is not None and now >= latch.lease:  # a lost probe is a failed one; from when, both readings
-                latch.until, latch.lease = latch.lease + latch.step, None
-                for r in self.route.values():
-                    r.latch_soft = True
-                for row in self.rows:  # its late answer: does it still lift the latch? Both readings.
-                    row.latch_probe = row.latch_probe and now - row.start < LEASE
+                self.open(name, r.until, r.reopens + 1)  # a probe that never reported has failed when its lease ended
+        self.latches.settle(now)
+        over, late = [], []
         for row in self.rows:
             if not row.lost and now >= row.total_at:
-                row.lost = True  # its gauge is free again; whether it was evidence, the text leaves open
-                r = self.route[row.route]
-                if row.flagged or row.probe or row.latch_probe or now - row.start >= STALL_AFTER:
-                    r.soft = r.state != CLOSED or r.z > 0 or row.probe
-        for row in self.rows:
-            r = self.route[row.route]
-            if row is spared or row.lost or row.flagged or row.token or row.whole or row.gen != r.gen:
-                continue
-            if now - row.start >= STALL_AFTER:
-                row.flagged = True
-                if r.state == HALF and row.probe:
-                    self.open(row.route, now, r.reopens + 1)
-                    r.soft = now - row.start > STALL_AFTER  # from when it was due or from when it was seen
-                elif r.state == CLOSED:
-                    r.z = min(STALL_TOP, r.z + STALL_UP)
-                    r.flags += 1
-                    if r.z >= STALL_OPEN:
-                        r.soft = any(w.lost and w.flagged and w.route == row.route for w in self.rows)
-                        self.open(row.route, now, 0, stall=True)
+                over.append(row)
+            elif not row.lost and not row.flagged and not row.token and not row.whole and now - row.start >= STALL_AFTER:
+                late.append(row)
+        most = {name: r.z + STALL_UP * sum(w.route == name and w.gen == r.gen for w in late) for name, r in self.route.items()}
+        for row in over:
+            self._over(row)
+        for row in late:
+            self._silent(row, now)
+        for name, r in self.route.items():  # which of the two is seen first, the text leaves open
+            if r.state == CLOSED and most[name] >= STALL_OPEN and any(w.route == name for w in over):
+                r.soft = True
+
+    def _over(self, row: Row) -> None:
+        """The total time-out ends row and gauge; what it was evidence of is in flight no more."""
+        self._unflag(row)
+        row.lost = True
+
+    def _unflag(self, row: Row) -> None:
+        r = self.route[row.route]
+        if row.flagged and row.gen == r.gen:
+            r.z = max(0, r.z - STALL_UP)
+        row.flagged = False
+
+    def _silent(self, row: Row, now: int) -> None:
+        r = self.route[row.route]
+        row.flagged = True
+        if row.gen != r.gen:
+            return
+        if r.state == HALF and row.probe:
+            self.open(row.route, now, r.reopens + 1)
+        elif r.state == CLOSED:
+            r.z = min(STALL_TOP, r.z + STALL_UP)
+            if r.z >= STALL_OPEN:
+                self.open(row.route, now, 0, stall=True)
+
     def _epoch(self, now: int) -> int:
         return (now - self.base) // (self.spec.breaker["window_ms"] // 12)
 
-    def _rate_trips(self, r: RouteState, now: int, inclusive: bool) -> bool:
+    def _rate_trips(self, r: RouteState, now: int) -> bool:
         b = self.spec.breaker
         e = self._epoch(now)
         first = e - 11
-        if r.closed_at >= 0:
-            first = max(first, self._epoch(r.closed_at) + (0 if inclusive else 1))
+        if r.closed_at >= 0:  # what came before it closed is over; the bucket it closed in holds both
+            first = max(first, self._epoch(r.closed_at) + 1)
         ok = sum(w[0] for k, w in r.window.items() if first <= k <= e)
         bad = sum(w[1] for k, w in r.window.items() if first <= k <= e)
-        return ok + bad >= b["min_calls"] and bad * 1_000_000 >= (ok + bad) * b["failure_ppm"]
+        return bad > 0 and ok + bad >= b["min_calls"] and bad * 1_000_000 >= (ok + bad) * b["failure_ppm"]
 
-    def _trip(self, name: str, now: int, floor: int, by_failure: bool) -> None:
+    def _trip(self, name: str, now: int, floor: int) -> None:
         r = self.route[name]
-        consecutive = r.run >= self.spec.breaker["consecutive"]
-        both = {self._rate_trips(r, now, True), self._rate_trips(r, now, False)}
-        if consecutive or both == {True}:
-            if not consecutive and not by_failure:
-                r.soft = True  # does a success that completes the minimum open it?
+        if r.run >= self.spec.breaker["consecutive"] or self._rate_trips(r, now):
             self.open(name, now, 0, floor)
-            if r.closed_at >= 0 and now - r.closed_at < 30_000:
-                r.soft = True
-        elif len(both) == 2:
-            r.soft = True
-        elif by_failure and r.closed_at >= 0 and now - r.closed_at < 30_000:
-            r.soft = True  # a failure during the ramp may re-open at once
 
     def result(self, row: Row, verdict: str, now: int, floor: int = 0) -> None:
         """verdict: ok, fail, rate (neutral when closed, fails a probe), neutral."""
         r = self.route[row.route]
         if row.gen != r.gen:
-            r.soft = r.soft or row.probe  # a probe whose lease is over: who has noticed?
             return
-        if row.flagged:  # the provisional evidence makes room for the real one
-            r.z = max(0, r.z - STALL_UP)
-            row.flagged = False
+        self._unflag(row)  # the provisional evidence makes room for the real one
         if r.state == CLOSED:
             if verdict in ("ok", "fail"):
                 cell = r.window.setdefault(self._epoch(now), [0, 0])
                 cell[verdict == "fail"] += 1
                 r.run = 0 if verdict == "ok" else r.run + 1
-                self._trip(row.route, now, floor, verdict == "fail")
+                self._trip(row.route, now, floor)
         elif r.state == HALF and row.probe:
             r.probes = max(0, r.probes - 1)
             if verdict == "ok":
                 r.good += 1
                 if r.good >= self.spec.breaker["successes"]:
+                    r.ramp = r.reopens > 0
                     r.state, r.gen, r.reopens, r.closed_at = CLOSED, r.gen + 1, 0, now
-                    r.run = r.z = r.good = r.flags = 0
+                    r.run = r.z = r.good = 0
             elif verdict in ("fail", "rate"):
                 self.open(row.route, now, r.reopens + 1, floor)
 
     def first_token(self, row: Row, now: int) -> None:
-        if row.token:
+        if row.token or row.lost:
             return
         row.token = True
         r = self.route[row.route]
-        if row.gen != r.gen:
-            if r.state == OPEN and r.by_stall and row.flagged:
-                r.soft = True  # retraction
-            return
-        if row.flagged:
-            r.z = max(0, r.z - STALL_UP)
-            row.flagged = False
-        elif r.state == CLOSED and not row.whole and now - row.start <= STALL_AFTER:
+        if row.flagged and r.state == OPEN and r.silent and row.gen == r.gen - 1:
+            r.spoke += 1
+            if 2 * r.spoke >= r.silent and now < r.until:  # half of what looked silent was only slow: a probe may go at once
+                r.state, r.gen, r.until = HALF, r.gen + 1, now
+        elif row.gen == r.gen and not row.flagged and r.state == CLOSED and now <= (row.total_at if row.whole else min(row.start + STALL_AFTER, row.total_at)):
             r.z = max(0, r.z - STALL_DOWN)
+        self._unflag(row)
+
+    def progress(self, row: Row, now: int) -> None:
+        """A probe that shows life keeps its lease, unless that is over."""
+        r = self.route[row.route]
+        if row.probe and row.gen == r.gen and now < r.until:
+            r.until = max(r.until, now + self.spec.breaker["probe_lease_ms"])
+        self.latches.renew(row.seen, now)
 
     # -------------------------------------------------------------- admission
 
@@ -213,24 +202,13 @@ class Health:
     def retries(self, name: str) -> int:
         return sum(1 for row in self.rows if row.route == name and row.retry and not row.lost)
 
-    def latches(self, name: str) -> list[Latch]:
-        """What darkens a route: its account's key, its account's money, its own latch."""
-        account = self.spec.routes[name].account
-        found = (self.account.get(account), self.account_quota.get(account), self.route[name].latch)
-        return [latch for latch in found if latch is not None]
-
-    def latch_of(self, name: str) -> Latch | None:
-        return next(iter(self.latches(name)), None)
-
     def look(self, name: str, now: int) -> tuple[str, int]:
         """(ok | probe | open | full | not_before | key | quota | model, ms until it may serve)."""
         r = self.route[name]
-        probe = False
-        for latch in self.latches(name):
-            due, wait = latch.state(now)
-            if not due:
-                return latch.why, wait
-            probe = True
+        dark, wait = self.latches.look(name, now)
+        if dark not in ("", "probe"):
+            return dark, wait
+        probe = dark == "probe"
         if r.state == OPEN:
             if now < r.until:
                 return "open", r.until - now
@@ -246,25 +224,17 @@ class Health:
             return "full", 0
         return ("probe" if probe else "ok"), 0
 
-    def maybe_bad(self, name: str, now: int) -> bool:
-        """Whether the text lets the engine pass this route over although the model would send there."""
-        r = self.route[name]
-        ramp = r.closed_at >= 0 and now - r.closed_at < 30_000
-        crowded = now < r.overload_until and self.in_flight(name) > 0
-        paced = r.limits > 0
-        return ramp or crowded or paced
-
     def admit(self, name: str, now: int, retry: bool, total_ms: int, whole: bool) -> Row:
         r = self.route[name]
-        probe = latch_probe = False
+        probe = False
+        longest = total_ms if whole else 0  # nothing renews it before the answer is there
         if r.state == OPEN:
             r.state, r.gen = HALF, r.gen + 1
             r.good = r.run = r.z = 0
         if r.state == HALF:
-            probe, r.probes, r.until = True, r.probes + 1, now + self.spec.breaker["probe_lease_ms"]
-        for latch in self.latches(name):
-            latch_probe, latch.lease = True, now + LEASE
-        row = Row(name, now, r.gen, probe, latch_probe, retry, now + total_ms, whole)
+            probe, r.probes, r.until = True, r.probes + 1, now + max(self.spec.breaker["probe_lease_ms"], longest)
+        seen = self.latches.admit(name, now + max(LEASE, longest))
+        row = Row(name, now, r.gen, probe, seen, retry, now + total_ms, whole)
         self.rows.append(row)
         return row
 
@@ -274,67 +244,23 @@ class Health:
 
     # ---------------------------------------------------------------- learning
 
-    def darken(self, row: Row, owner: str, scope: str, hint: int | None, period: str, now: int) -> None:
-        name = row.route
-        account = self.spec.routes[name].account
-        if self.latch_of(name) is not None and not row.latch_probe:
-            self.route[name].latch_soft = True  # dark already: is it dark for longer now?
-        if owner == "auth":
-            latch = Latch("key", now + LATCH["auth"], LATCH["auth"])
-            if scope == "account":
-                self.account[account] = latch
-            else:
-                self.route[name].latch = latch
-        elif owner == "quota":
-            old = self.account_quota.get(account) if scope == "account" else self.route[name].latch
-            if period in PERIODS:
-                until, step = now + (hint if hint is not None else PERIODS[period]), 60_000
-            else:
-                step = 60_000 if old is None or old.why != "quota" else min(old.step * 2, 900_000)
-                until = now + (step if hint is None else min(hint, step))
-            latch = Latch("quota", until, step)
-            if scope == "account":
-                self.account_quota[account] = latch
-            else:
-                self.route[name].latch = latch
-        elif owner == "request" and scope in ("model", "network"):
-            self.route[name].latch = Latch("model", now + LATCH["model"], LATCH["model"])
-
     def told_to_wait(self, name: str, scope: str, hint: int, now: int) -> None:
         account = self.spec.routes[name].account
         for other, r in self.route.items():
             if other == name or (scope == "account" and self.spec.routes[other].account == account):
                 r.not_before = max(r.not_before, now + hint)
 
-    def lift_all(self, name: str) -> None:
-        account = self.spec.routes[name].account
-        self.account.pop(account, None)
-        self.account_quota.pop(account, None)
-        self.route[name].latch = None
-
-    def lift(self, row: Row) -> None:
-        """An answer came: what the probe looked at is alive."""
-        if row.latch_probe:
-            self.lift_all(row.route)
-        elif self.latch_of(row.route) is not None:
-            self.route[row.route].latch_soft = True
-
-    def drop_probe(self, row: Row) -> None:
-        for latch in self.latches(row.route):
-            if row.latch_probe:
-                latch.lease = None
-
     # ------------------------------------------------------------ retry bucket
 
+    def _trickled(self, now: int) -> int:
+        """Whole milli-tokens since the region's first hour: what is left of one counts later."""
+        return (now - self.base) * self.spec.bucket["trickle"] // 60_000
+
     def balance(self, name: str, now: int) -> int:
-        r, b = self.route[name], self.spec.bucket
-        if r.balance >= b["start"]:
-            r.last = max(r.last, now)
-            return r.balance
-        gained = (now - r.last) * b["trickle"] // 60_000
-        if gained > 0:
-            r.balance = min(b["start"], r.balance + gained)
-            r.last += gained * 60_000 // b["trickle"]
+        r, start = self.route[name], self.spec.bucket["start"]
+        if r.balance < start:
+            r.balance = min(start, r.balance + self._trickled(now) - self._trickled(r.last))
+        r.last = now
         return r.balance
 
     def pay(self, name: str, cost: int, now: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from .call import BILLING, Attempt, Call, Decision, Pending
 from .cards import Spec
 from .evidence import BY_NAME, OUTPUT_INVALID, TIMED_OUT_CUT, TIMED_OUT_SILENT, Canned
-from .health import LATCH, Health, Latch, Row
+from .health import Health
 from .rules import ANY, Rules
 
 PROOF_OWNERS = ("rate", "quota", "auth", "request")
@@ -34,7 +34,8 @@ class Model:
             call.ended = call.dropped = True
             self.h.settle(now)
             return None
-        self.h.settle(now, self._in_time(op, now))
+        self._hear(op, now)
+        self.h.settle(now)
         if what == "begin":
             return self._finish(self._begin(op, now, answer), now, self.calls[op["call"]])
         call = self.calls[op["call"]]
@@ -46,13 +47,13 @@ class Model:
         decision: Decision | None = getattr(self, "_" + what)(call, op, now, answer)
         return None if decision is None else self._finish(decision, now, call)
 
-    def _in_time(self, op: dict[str, Any], now: int) -> Row | None:
-        """The attempt this speaks of: it is heard before its silence is judged."""
+    def _hear(self, op: dict[str, Any], now: int) -> None:
+        """The attempt this speaks of is heard before anyone's silence is judged."""
         call = self.calls.get(op.get("call", ""))
         token = op["op"] == "success" or (op["op"] == "event" and op["in"]["kind"] in ("token", "reasoning", "tool_args"))
-        if call is None or call.attempt is None or not token:
-            return None
-        return call.attempt.row
+        if token and call is not None and call.attempt is not None and call.attempt.running:
+            self.h.first_token(call.attempt.row, now)
+            self.h.progress(call.attempt.row, now)
 
     @staticmethod
     def _wakes(call: Call, what: str) -> bool:
@@ -104,7 +105,7 @@ class Model:
         elsewhere = (answer.action, answer.route) != ("proceed", pending.route)
         turn = self._same_route(pending) and self.h.retries(pending.route) > 0
         asked_again = turn or (pending.what != "first" and self._hour_is_out()) or (pending.route != self.spec.primary and self.h.spills >= 2)
-        soft = elsewhere and (asked_again or self.h.maybe_bad(pending.route, now))
+        soft = elsewhere and (asked_again or self.h.ramps(pending.route, now))
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)
@@ -192,7 +193,6 @@ class Model:
             a.saw_token = True
             if kind == "token":
                 call.raise_shown(a, "lifecycle" if call.delivery_whole else "visible")
-            self.h.first_token(a.row, now)
 
     def _failure(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
         a = call.attempt
@@ -244,7 +244,7 @@ class Model:
         h, row = self.h, a.row
         if not (f.never_sent or f.local):
             call.sends[a.route] = call.sends.get(a.route, 0) + 1
-        h.drop_probe(row)
+        h.latches.give_back(row.seen)
         if f.client_gone or f.local:
             h.result(row, "neutral", now)
             return
@@ -252,7 +252,6 @@ class Model:
             h.result(row, "rate", now, f.retry_after_ms or 0)
             if f.retry_after_ms:
                 h.told_to_wait(a.route, f.scope, f.retry_after_ms, now)
-            h.route[a.route].limits += 1
         elif f.owner == "quota":
             h.result(row, "rate", now)
         elif f.owner == "policy" or (f.owner == "request" and f.scope == "request"):
@@ -261,9 +260,9 @@ class Model:
             h.result(row, "fail", now, f.retry_after_ms or 0)
         else:
             h.result(row, "neutral", now)
-        if f.overload:
-            h.route[a.route].overload_until = now + 60_000
-        h.darken(row, f.owner, f.scope, f.retry_after_ms, f.period, now)
+        if f.owner in ("rate", "quota", "policy") or (f.owner == "request" and f.scope == "request"):
+            h.latches.light(row.seen, only="key")  # an answer of that kind shows that the key is good
+        h.latches.darken(a.route, row.seen, f.owner, f.scope, f.retry_after_ms, f.period, now)
 
     def _success(self, call: Call, op: dict[str, Any], now: int, answer: Any) -> Decision | None:
         a, given = call.attempt, op["in"]
@@ -275,7 +274,6 @@ class Model:
         cost = self.spec.routes[a.route].hold(given["prompt_tokens"], given["output_tokens"])
         call.held_tokens += used - a.hold_tokens
         call.held_cost += cost - a.hold_cost
-        self.h.first_token(a.row, now)
         if self.spec.schema and given["output"] != '{"a":1}':
             if a.route != self.spec.primary:
                 call.out.add(a.route)
@@ -283,7 +281,7 @@ class Model:
         a.running = False
         self.h.leave(a.row)
         call.sends[a.route] = call.sends.get(a.route, 0) + 1
-        self.h.lift(a.row)
+        self.h.latches.light(a.row.seen)
         self.h.result(a.row, "ok", now)
         self.h.credit(self.spec.primary, now)
         call.ended = call.accepted = True
@@ -339,7 +337,7 @@ class Model:
     def _abandon(self, call: Call, now: int) -> None:
         a = call.attempt
         if a is not None and a.running:
-            self.h.drop_probe(a.row)
+            self.h.latches.give_back(a.row.seen)
             self.h.result(a.row, "neutral", now)
             self._close(call, a)
             if a.paid_by:
@@ -370,36 +368,14 @@ class Model:
     def adopt(self, name: str, breaker: str, until: int, now: int) -> None:
         """Where the text has two readings: go on from the engine's state."""
         r = self.h.route[name]
-        if r.state != breaker:
-            r.gen += 1
-            r.probes = r.good = 0
-            if breaker == "closed":
-                r.closed_at = now
-        if breaker != "half_open":
-            r.until = now + until
-        elif r.state != breaker:
-            r.until = now + self.spec.breaker["probe_lease_ms"]
-        r.state, r.soft = breaker, False
+        r.soft = False
         if breaker == "open":
-            r.opened_ever = True
+            if r.state != "open":
+                self.h.open(name, now, 0, stall=True)
+            r.until = now + until
 
     def adopt_balance(self, call: Call, name: str, balance: int, now: int) -> None:
         r = self.h.route[name]
-        if name == call.failed_route and balance > self.h.balance(name, now) + 2:
+        if name == call.failed_route and balance > self.h.balance(name, now):
             call.paid = 0  # paid back
-        if balance == self.h.balance(name, now):
-            r.bucket_soft = False
-            return  # and the fraction is kept
         r.balance, r.last, r.bucket_soft = balance, now, False
-
-    def adopt_latch(self, name: str, why: str, for_ms: int, now: int) -> None:
-        self.h.route[name].latch_soft = False
-        latch = self.h.latch_of(name)
-        if latch is None and why != "none":
-            word = {"key_latched": "key", "quota_latched": "quota"}.get(why, "model")
-            self.h.route[name].latch = Latch(word, now + for_ms, LATCH["model"])
-        elif latch is not None:
-            if why == "none":
-                self.h.lift_all(name)
-            else:
-                latch.until, latch.lease = now + for_ms, None

@@ -310,7 +310,7 @@ class Rules:
                 return False
         if call.sends_left(name) < 1 or drop > spec.quality_drop_ppm:
             return False
-        if self.h.look(name, now)[0] not in ("ok", "probe"):
+        if self.h.look(name, now)[0] not in ("ok", "probe") or (self.h.ramps(name, now) and answer.route != name):
             return False
         if not first and not call.fits_time(call.estimate(name), now):
             return False
@@ -338,8 +338,6 @@ class Rules:
         for s in self.spec.standins:
             if s.ladder_only or not s.approved or not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, larger, False):
                 continue
-            if self.h.maybe_bad(s.route, now) and answer.route != s.route:
-                continue
             if dry:
                 return Decision("fallback", s.route)
             return self._send(call, answer, "fallback", "fallback", s.route, 0, self._cost(call, True), now)
@@ -354,8 +352,6 @@ class Rules:
         if not first and not self._resend_allowed(call, now, answer):
             return None
         if not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, larger, first):
-            return None
-        if self.h.maybe_bad(s.route, now) and answer.route != s.route:
             return None
         cost = 0 if first else self._cost(call, True)
         return self._send(call, answer, "degrade", "first" if first else "ladder", s.route, 0, cost, now, step="smaller_model", rung=i)
@@ -408,7 +404,8 @@ class Rules:
         if left is not None and left <= 0:
             return self._silent_ladder(call, answer) or self._fail(call)
         look, wait = self.h.look(name, now)
-        if look in ("ok", "probe") and not (self.h.maybe_bad(name, now) and answer.route not in (name, None)):
+        fits = call.fits_tokens(call.prompt + call.output) and call.fits_cost(spec.routes[name].hold(call.prompt, call.output))
+        if fits and look in ("ok", "probe") and not (self.h.ramps(name, now) and answer.route not in (name, None)):
             call.pending = Pending("first", name, now)
             return Decision("proceed", name, wait=(0, 0), reason=frozenset(("primary_ready",)))
         call.failed_route = name
@@ -419,7 +416,7 @@ class Rules:
                     return found
                 if answer.action == "hold" and self._may_hold(call, now):
                     return self._hold(call, now)
-            return self._fail(call, "key_rejected", "key_latched", *(ANY if self.h.account_quota else ()))
+            return self._fail(call, "key_rejected", "key_latched", *(ANY if len(self.h.latches.of(name)) > 1 else ()))
         if look == "quota":
             if "quota" not in spec.stop_on:
                 found = self._first_standin(call, now, answer, "quota")
@@ -491,8 +488,6 @@ class Rules:
             return None
         for s in self.spec.standins:
             if s.ladder_only or not s.approved or not self._candidate(call, now, answer, s.route, s.drop_ppm, outside, False, True):
-                continue
-            if self.h.maybe_bad(s.route, now) and answer.route != s.route:
                 continue
             call.pending = Pending("first", s.route, now)
             return Decision("proceed", s.route, wait=(0, 0), reason=frozenset(("primary_out",)) | ANY)
