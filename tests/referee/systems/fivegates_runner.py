@@ -1,4 +1,5 @@
-"""fivegates around the openai package: await engine.arun()."""
+"""fivegates around the openai package: await engine.arun(), as the steps of a
+task where the model may use a tool."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import httpx2
 import openai
 
 import fivegates
+from fivegates.agent import Task
 from fivegates.runner import prior_of
 from referee.ask import Ask, Setup
 from referee.client import (
@@ -20,6 +22,7 @@ from referee.client import (
     conversation,
 )
 from referee.systems.fivegates_card import engine_of
+from referee.systems.fivegates_tools import refund
 from referee.systems.openai_call import reply_of
 
 
@@ -33,60 +36,55 @@ class Runner(System):
         self.clients = {name: openai.AsyncOpenAI(
             base_url=setup.base_url(name), api_key="k", **options)
             for name in setup.routes}
+        self.task = Task(self.engine, "ask", **self.facts(), tools=["refund"],
+                         features=["tools"])  # a job runner's tries share it
+
+    def facts(self) -> Json:
+        return {"prompt_tokens": self.ask.prompt_tokens, "reraise": True,
+                "max_output_tokens": self.ask.max_tokens,
+                "stream": self.ask.stream}
+
+    async def send(self, attempt: fivegates.Attempt, messages: "list[Json]",
+                   screen: Screen) -> typing.Any:
+        """One request: a whole answer, or the text of a stream."""
+        client = self.clients[str(attempt.route)].with_options(
+            timeout=attempt.timeout(httpx2))
+        answer = await client.chat.completions.create(
+            **attempt.apply(self.request(messages)))
+        if not self.ask.stream:
+            return answer
+        text = ""
+        async for chunk in attempt.awatch(answer):
+            if chunk.choices and chunk.choices[0].delta.content:
+                text += chunk.choices[0].delta.content
+                screen.show(chunk.choices[0].delta.content)
+        return text
+
+    async def model(self, messages: "list[Json]", screen: Screen) -> Reply:
+        outcome = await self.engine.arun(
+            "ask", lambda attempt: self.send(attempt, messages, screen),
+            outcome=True, features=["prefill"] if self.ask.prefill else [],
+            **self.facts())
+        reply = (Reply(outcome.value) if self.ask.stream
+                 else reply_of(outcome.value))
+        if outcome.decision.label:
+            served = self.engine.policy.route(outcome.decision.label["served"])
+            reply.model = served["model"]
+        reply.spent = prior_of(outcome.call)["tokens"]
+        return reply
 
     async def turn(self, screen: Screen, tools: Tools) -> Reply:
+        if not self.ask.agent:
+            return await super().turn(screen, tools)
         messages = conversation(self.ask)
-        call: "fivegates.Call | None" = None
-        results: "list[str]" = []
-
-        async def send(attempt: fivegates.Attempt) -> typing.Any:
-            client = self.clients[str(attempt.route)].with_options(
-                timeout=attempt.timeout(httpx2))
-            answer = await client.chat.completions.create(
-                **attempt.apply(self.request(messages)))
-            if not self.ask.stream:
-                for one in answer.choices[0].message.tool_calls or () if (
-                        answer.choices) else ():
-                    if answer.choices[0].finish_reason == "tool_calls":
-                        results.append(await self.refund(attempt, tools, one))
-                return answer
-            text = ""
-            async for chunk in attempt.awatch(answer):
-                if chunk.choices and chunk.choices[0].delta.content:
-                    text += chunk.choices[0].delta.content
-                    screen.show(chunk.choices[0].delta.content)
-            return text
-
         while True:
-            outcome = await self.engine.arun(
-                "ask", send, outcome=True, reraise=True, call=call, resume=True,
-                prompt_tokens=self.ask.prompt_tokens,
-                max_output_tokens=self.ask.max_tokens, stream=self.ask.stream,
-                features=self.features(),
-                tools=["refund"] if self.ask.agent else None)
-            reply = (Reply(outcome.value) if self.ask.stream
-                     else reply_of(outcome.value))
-            reply.model = self.engine.policy.route(
-                outcome.decision.label["served"])["model"] if (
-                outcome.decision.label) else reply.model
-            reply.spent = prior_of(outcome.call)["tokens"]
+            reply = reply_of(await self.task.aask(
+                lambda attempt: self.send(attempt, messages, screen)))
             if not reply.tool_calls:
                 return reply
-            messages += after_tools(reply.tool_calls, results)
-            call, results = outcome.call, []
-
-    def features(self) -> "list[typing.Any]":
-        return (["prefill"] if self.ask.prefill else []) + (
-            ["tools"] if self.ask.agent else [])
-
-    async def refund(self, attempt: fivegates.Attempt, tools: Tools,
-                     tool: typing.Any) -> str:
-        """Acts on the world, under one id for all attempts of the call."""
-        op = f"{attempt.call.id}-refund"
-        attempt.tool(op, "started")
-        result = await tools.refund(op, tool.function.arguments)
-        attempt.tool(op, "committed")
-        return result
+            messages += after_tools(reply.tool_calls, [
+                await refund(self.task, tools, one["arguments"])
+                for one in reply.tool_calls])
 
 
 SYSTEM = Runner

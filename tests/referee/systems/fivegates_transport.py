@@ -1,18 +1,19 @@
 """fivegates under the openai package: the policy transport. The application's
-code is that of the bare package."""
+code is that of the bare package, but for the tool, which a transport cannot
+see: it is told of as an operation of a task."""
 
 from __future__ import annotations
 
-import httpx
 import httpx2
 import openai
 
-import fivegates
 from fivegates import transport
+from fivegates.agent import Task
 from fivegates.runner import prior_of
 from referee.ask import Ask, Setup
 from referee.client import Json, Reply, Screen, System, Tools
 from referee.systems.fivegates_card import engine_of
+from referee.systems.fivegates_tools import refund
 from referee.systems.openai_call import ask_openai
 
 
@@ -22,13 +23,16 @@ class Transport(System):
     def __init__(self, setup: Setup, ask: Ask) -> None:
         super().__init__(setup, ask)
         name, self.route = next(iter(setup.routes.items()))
-        http = transport.async_client(httpx2, engine_of(setup, ask), "ask",
-                                      keys=dict.fromkeys(setup.routes, "k"))
+        engine = engine_of(setup, ask)
         self.client = openai.AsyncOpenAI(
-            base_url=setup.base_url(name), api_key="k", http_client=http,
+            base_url=setup.base_url(name), api_key="k",
+            http_client=transport.async_client(
+                httpx2, engine, "ask", keys=dict.fromkeys(setup.routes, "k")),
             **{"max_retries": 0, **self.sdk_options()})
+        self.task = Task(engine, "ask")  # a job runner's tries share it
 
     async def model(self, messages: "list[Json]", screen: Screen) -> Reply:
+        self.task.ready()  # refuses while a refund is unresolved
         with transport.guarded(prompt_tokens=self.ask.prompt_tokens) as seen:
             reply = await ask_openai(self.client, {
                 "model": self.route.model, **self.request(messages)}, screen)
@@ -37,15 +41,8 @@ class Transport(System):
         return reply
 
     async def tool(self, tools: Tools, one: Json, reply: Reply) -> str:
-        """A transport sees no tools, so the application tells of them."""
-        call, op = reply.call, f"{reply.call.id}-refund"
-        call.tool(op, "started")
-        try:
-            result = await tools.refund(op, one["arguments"])
-        except httpx.HTTPError as lost:  # done or not: look it up, do not repeat
-            raise fivegates.Refused(call.cancel(), call) from lost
-        call.tool(op, "committed")
-        return result
+        self.task.took(reply.call)
+        return await refund(self.task, tools, one["arguments"])
 
 
 SYSTEM = Transport
