@@ -32,8 +32,7 @@ wheel: ## an abi3 wheel with cJSON bundled, in dist/
 	@ls -l dist/*.whl
 
 bench: ## DESIGN 15 as measured here, and other libraries beside it (ARGS="--runs 9")
-	@.ci/setup build
-	@.ci/setup demo
+	@.ci/setup test
 	@$(VENV)/bin/python benchmarks/run.py $(ARGS)
 
 fuzz: ## every libFuzzer target for SECONDS each (default 60)
