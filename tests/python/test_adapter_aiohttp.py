@@ -12,7 +12,7 @@ import fivegates
 from fivegates.testing import ManualClock
 
 from .conftest import UNIX_MS, Provider
-from .test_adapter_requests import CHAT, STREAM, Server, serving
+from .test_adapter_requests import CHAT, STREAM, Server, serving, wait_for
 
 aiohttp = pytest.importorskip("aiohttp", minversion="3.12")
 
@@ -219,14 +219,18 @@ def test_never_sent(make: typing.Any, closed_port: int,
     assert len(rig.backup.seen) == 1
 
 
-def test_silence_ends_by_the_engines_clock(make: typing.Any,
+@pytest.mark.parametrize("mode", ["never", "stuck"])
+def test_silence_ends_by_the_engines_clock(make: typing.Any, mode: str,
                                            card: "dict[str, typing.Any]") -> None:
+    """Before the head, and after it: hung up, and sent elsewhere."""
     card["workflows"]["w"]["timeouts"] = {"first_token_ms": 100}
-    rig = make("slow")
+    rig = make(mode)
     assert text_of(rig.run(whole, STREAM)) == WHOLE
-    assert len(rig.main.seen) == len(rig.backup.seen) == 1
-    assert [d.kind for d in rig.heard if d.action == "fallback"] == [
-        "first_token_timeout"]
+    assert rig.modes(rig.main)[0] == mode and len(rig.backup.seen) == 1
+    assert wait_for(rig.main, "gone")
+    if mode == "never":
+        assert [d.kind for d in rig.heard if d.action == "fallback"] == [
+            "first_token_timeout"]
 
 
 def test_an_error_inside_a_200(make: typing.Any) -> None:

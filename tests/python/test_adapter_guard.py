@@ -68,6 +68,8 @@ def test_retry_waits_then_elsewhere(rig: Rig) -> None:
     assert guard.ready(rig.clock.sleep).route == "main"
     assert len(rig.clock.slept) == 1
     guard.failed(BUSY)
+    assert guard.attempt is None  # no permission before it is asked for
+    assert rig.heard[-1] == "fallback"
     assert guard.ready(rig.clock.sleep).route == "backup"
     assert guard.succeeded("hello")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -35,6 +36,15 @@ def serving() -> "typing.Iterator[Provider]":
     thread.join()
 
 
+def wait_for(server: Provider, mode: str) -> bool:
+    """Whether a server saw it, at once or a little later."""
+    for _ in range(100):
+        if mode in [one for one, _, _ in server.seen]:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 class Server(Handler):
     """Streams that end before their first content, or pause, besides."""
 
@@ -63,6 +73,12 @@ class Server(Handler):
         elif mode.startswith("late-"):  # what comes after is not read at once
             self.late = True
             super().answer(mode[5:], body)
+        elif mode == "stuck":  # an error event, and then nothing more
+            self.raw_head()
+            self.part('data: {"error": {"code": "server_error"}}\n\n')
+            self.wait()
+        elif mode == "never":
+            self.wait()
         elif mode == "inband":
             self.send_json(200, {"error": {"code": "insufficient_quota"}}, {})
         elif mode == "moved":
@@ -70,11 +86,23 @@ class Server(Handler):
         else:
             super().answer(mode, body)
 
-    def raw_stream(self, text: str) -> None:
+    def wait(self) -> None:
+        """Until the client hangs up, or for long."""
+        self.wfile.flush()
+        self.connection.settimeout(3)
+        with contextlib.suppress(OSError):
+            over = self.connection.recv(1) == b""
+            self.server.seen.append(("gone" if over else "more", {}, {}))
+        self.close_connection = True
+
+    def raw_head(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+
+    def raw_stream(self, text: str) -> None:
+        self.raw_head()
         self.part(text)
         self.wfile.write(b"0\r\n\r\n")
 
@@ -272,6 +300,13 @@ def test_nothing_shown_is_sent_elsewhere(make: typing.Any, mode: str) -> None:
     with rig.post(STREAM, stream=True) as got:
         assert text_of(got.iter_lines()) == "one two three four five "
     assert rig.modes(rig.backup) == ["ok"]
+
+
+def test_a_failed_stream_is_hung_up(make: typing.Any) -> None:
+    rig = make("stuck").mount()
+    with rig.post(STREAM, stream=True) as got:
+        assert text_of(got.iter_lines()) == "one two three four five "
+    assert wait_for(rig.main, "gone")
 
 
 @pytest.mark.parametrize("mode", ["cut", "event"])

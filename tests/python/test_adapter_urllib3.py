@@ -25,8 +25,10 @@ class Rig:
                  card: "dict[str, typing.Any]") -> None:
         self.provider = provider
         self.clock = ManualClock(unix_ms=UNIX_MS)
-        card["workflows"]["bare"]["budget"] = {
-            "total_attempts": 2, "extra_tokens": 100000, "extra_cost_usd": 10}
+        for name, most in (("bare", 2), ("w", 4)):
+            card["workflows"][name]["budget"] = {
+                "total_attempts": most, "extra_tokens": 100000,
+                "extra_cost_usd": 10}
         policy = fivegates.Policy.loads(card, auto_fingerprint=True)
         self.engine = fivegates.Engine(policy, seed=1, clock=self.clock)
         self.heard: "list[fivegates.Decision]" = []
@@ -89,13 +91,19 @@ def test_the_wait_is_the_servers(rig: Rig) -> None:
     assert {d.owner for d in rig.heard if d.action == "retry"} == {"rate"}
 
 
+class Empty(Handler):
+    def error(self, status: int, messages: bool) -> None:
+        self.send_json(status, {"error": {"code": "insufficient_quota"}}, {})
+
+
 @pytest.mark.parametrize("preload", [True, False])
 def test_the_body_is_read(rig: Rig, preload: bool) -> None:
+    """An account without money answers 429 too; only the body tells."""
+    rig.provider.RequestHandlerClass = Empty
     with pytest.raises(MaxRetryRefused) as caught:
-        rig.post("/400/x", rig.retries(), preload_content=preload)
-    assert rig.modes == ["400"]
-    assert caught.value.decision.reason == "request_invalid"
-    assert caught.value.decision.kind == "bad_request"
+        rig.post("/429/x", rig.retries(), preload_content=preload)
+    assert rig.modes == ["429"]
+    assert caught.value.decision.owner == "quota"
 
 
 def test_the_last_answer_instead(rig: Rig) -> None:
@@ -203,8 +211,16 @@ class Moved(Handler):
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_redirects_are_not_followed(rig: Rig, raises: bool) -> None:
-    rig.provider.RequestHandlerClass = Moved
+@pytest.mark.parametrize("again", [True, False])
+def test_redirects_are_not_followed(provider: Provider,
+                                    card: "dict[str, typing.Any]",
+                                    raises: bool, again: bool) -> None:
+    """Not even where the card takes them for something that passes."""
+    provider.RequestHandlerClass = Moved
+    if again:
+        card["classify"] = [{"when": {"status": 307},
+                             "then": {"owner": "transient"}}]
+    rig = Rig(provider, card)
     retries = rig.retries(raise_on_status=raises)
     if raises:
         with pytest.raises(urllib3.exceptions.MaxRetryError):
@@ -213,3 +229,4 @@ def test_redirects_are_not_followed(rig: Rig, raises: bool) -> None:
         assert rig.post("/307/x", retries).status == 307
     assert rig.modes == ["307"]
     assert rig.engine.route("main")["in_flight"] == 0
+    rig.http.clear()

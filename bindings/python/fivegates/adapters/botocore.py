@@ -274,6 +274,7 @@ class _Events:
             try:
                 event = next(self._events, None)
             except BaseException as exc:
+                self._source.close()
                 self._call.cut(exc)
             if event is None:
                 self._call.finished()

@@ -227,6 +227,7 @@ class _Watched:
             try:
                 chunk = next(self._chunks, None)
             except BaseException as exc:
+                self._raw.close()
                 self._guard.cut(exc)
             if chunk is None:
                 self._guard.finished()

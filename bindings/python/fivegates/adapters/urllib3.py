@@ -96,10 +96,12 @@ class _Request:
         self.failed: "tuple[typing.Any, str, Exception] | None" = None
 
     def refuse(self) -> typing.NoReturn:
-        """Raises the refusal once more, or says what is wrong."""
-        if self.refused is None or self.failed is None:
+        """Raises what ended the request, or says that it was answered."""
+        if self.failed is None:
             raise StateError("this EngineRetry has served its request; make "
                              "one for each")
+        if self.refused is None:
+            raise MaxRetryError(*self.failed) from self.failed[2]
         raise MaxRetryRefused(*self.failed, self.refused) from self.failed[2]
 
 
@@ -162,6 +164,7 @@ class EngineRetry(Retry):
             return True
         self.attempt.accepted()
         guard.finished()
+        self._request.failed = None
         return False
 
     def increment(self, method: "str | None" = None, url: "str | None" = None,
@@ -184,7 +187,7 @@ class EngineRetry(Retry):
             request.refuse()
         if response is not None and response.get_redirect_location():
             request.guard.gone()
-            raise MaxRetryError(pool, url or "", reason) from reason
+            request.refuse()
         return self.new(history=self.history + (RequestHistory(
             method, url, error, response.status if response else None, None),))
 
