@@ -252,7 +252,7 @@ def text_of(events: "typing.Iterable[dict[str, typing.Any]]") -> str:
 
 RETRIES: "list[dict[str, typing.Any] | None]" = [
     None, {"total_max_attempts": 1}, {"total_max_attempts": 6},
-    {"mode": "standard"}, {"mode": "standard", "total_max_attempts": 4}]
+    {"mode": "legacy"}, {"mode": "legacy", "total_max_attempts": 1}]
 
 
 @pytest.mark.parametrize("retries", RETRIES, ids=str)
