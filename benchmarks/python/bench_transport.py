@@ -4,10 +4,9 @@
     .venv-peers/bin/python benchmarks/python/bench_transport.py    with LiteLLM
 
 One whole chat completion after another over loopback, to a server in its own
-process that answers at once. The systems take turns request by request, so a
-busy neighbour hits all alike. Printed: each one's median time and what it
-adds to the bare SDK's, by the clock and by the processor (the second does not
-mind a busy machine).
+process that answers at once. The systems take turns, so a busy neighbour hits
+all alike. Printed: each one's median time and what it adds to the bare SDK's,
+by the clock and by the processor (the second does not mind a busy machine).
 """
 
 from __future__ import annotations
@@ -41,6 +40,11 @@ ANSWER = json.dumps({
 }).encode()
 REPLY = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
          b"Content-Length: %d\r\n\r\n" % len(ANSWER)) + ANSWER
+
+
+# Requests of a turn, and how many of them only warm the caches after another
+# system's turn.
+_TURN, _COLD = 40, 8
 
 
 def answer(peer: socket.socket) -> None:
@@ -133,13 +137,16 @@ def main() -> None:
     took: "dict[str, list[float]]" = {}
     used: "dict[str, list[float]]" = {}
     tried = systems(f"http://127.0.0.1:{here.recv()}/v1")
-    for i in range(options.requests + 100):
+    for turn in range(options.requests // _TURN + 1):
         for name, one in tried.items():
-            start, cpu = time.perf_counter(), time.process_time()
-            one()
-            if i >= 100:  # a warm-up before
-                took.setdefault(name, []).append(time.perf_counter() - start)
-                used.setdefault(name, []).append(time.process_time() - cpu)
+            for i in range(_TURN):
+                start, cpu = time.perf_counter(), time.process_time()
+                one()
+                took.setdefault(name, [])
+                if turn and i >= _COLD:
+                    took[name].append(time.perf_counter() - start)
+                    used.setdefault(name, []).append(
+                        time.process_time() - cpu)
     server.terminate()
     clock, processor = ({name: statistics.median(all_) * 1e6
                          for name, all_ in one.items()}
