@@ -203,6 +203,19 @@ static void move(const fg_engine *e, fg_call_state *s, uint32_t stage, const fg_
   s->not_before_at = fg_add32(fg_since(s, t), d->wait_ms);
 }
 
+static void decide(const fg_facts_build *b, fg_decision *out) {
+  const uint32_t size = out->size;
+  if (fg_decide(&b->facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
+    memset(out, 0, sizeof *out);
+    out->size = size;
+  }
+}
+
+/* The request as it is, to a route that is no lesser one. */
+static int sends(const fg_decision *d) {
+  return d->action == FG_ACTION_PROCEED || d->action == FG_ACTION_RETRY || d->action == FG_ACTION_FALLBACK;
+}
+
 void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_t t, fg_decision *out) {
   enum { ROUNDS = 4 };
   fg_facts_build b;
@@ -215,10 +228,10 @@ void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_
   for (round = 0; round < ROUNDS; round++) {
     if (!ready) {
       fg_facts_make(e, s, stage, t, &b);
-    }
-    if (!ready && fg_decide(&b.facts, out) != FG_OK) { /* facts we built ourselves: cannot happen, and if it does nothing is sent */
-      memset(out, 0, sizeof *out);
-      out->size = size;
+      decide(&b, out);
+      if (!sends(out) && fg_facts_end_ramp(&b.facts)) {
+        decide(&b, out); /* slow start sends a call to another route; where none would serve, it refuses nothing */
+      }
     }
     if (settle_bucket(e, s, stage, out, place_of(&b, out->route), t)) {
       break;

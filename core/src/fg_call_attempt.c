@@ -42,6 +42,9 @@ static uint32_t recheck(const fg_call_state *s, const fg_facts_build *b) {
   if (c.barred != FG_REASON_NONE && (s->send_rung == 0 || f->ladder[s->send_rung - 1].step == FG_STEP_SMALLER_MODEL)) {
     return c.barred; /* an edited request fits where the one it came from did not */
   }
+  if (c.health == FG_HEALTH_RAMPING) {
+    c.health = FG_HEALTH_OK; /* slow start was weighed when the route was chosen */
+  }
   why = fg_gate_health(&c);
   return why != FG_REASON_NONE ? why : fg_budget_route(f, &c, s->stage == FG_STAGE_FAILURE);
 }

@@ -259,22 +259,16 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   }
 }
 
-/* Slow start never refuses when no other route would serve. */
-static void unless_alone(fg_facts *f) {
-  uint32_t i;
-  for (i = 0; i < f->candidate_count; i++) {
-    const fg_candidate *c = &f->candidate[i];
-    if (c->barred == FG_REASON_NONE && !(c->flags & (FG_CAND_LADDER | FG_CAND_OUT)) && (c->health == FG_HEALTH_OK || c->health == FG_HEALTH_PROBE) &&
-        !(f->stage == FG_STAGE_FAILURE && i == f->failed)) {
-      return;
-    }
-  }
+uint32_t fg_facts_end_ramp(fg_facts *f) {
+  uint32_t i, any = 0;
   for (i = 0; i < f->candidate_count; i++) {
     if (f->candidate[i].health == FG_HEALTH_RAMPING) {
       f->candidate[i].health = FG_HEALTH_OK;
       f->candidate[i].health_wait_ms = 0;
+      any = 1;
     }
   }
+  return any;
 }
 
 static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_place, int64_t t, fg_facts_build *b) {
@@ -462,7 +456,6 @@ void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, i
   for (i = 0; i < w->standin_count; i++) {
     candidate(e, s, stage, base_place, i, output, t, b);
   }
-  unless_alone(f);
   if (stage == FG_STAGE_FAILURE) {
     f->backoff_ms = fg_sub32(s->backoff_due_at, fg_since(s, t));
     if (f->candidate[f->failed].health == FG_HEALTH_NOT_BEFORE || f->candidate[f->failed].health == FG_HEALTH_PACED) {

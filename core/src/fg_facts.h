@@ -18,6 +18,8 @@ typedef struct fg_facts_build {
 void fg_facts_make(const fg_engine *e, const fg_call_state *s, uint32_t stage, int64_t t, fg_facts_build *out);
 /* The same before the first attempt with the primary alone, without stand-ins and ladder: when that proceeds, nothing else matters. */
 void fg_facts_primary(const fg_engine *e, const fg_call_state *s, int64_t t, fg_facts_build *out);
+/* Slow start refuses no route any more. 1 when it refused one. */
+uint32_t fg_facts_end_ramp(fg_facts *f);
 
 static inline const fg_policy_workflow *fg_workflow_of(const fg_engine *e, const fg_call_state *s) {
   return &fg_policy_workflows(e->policy)[s->workflow];
