@@ -240,6 +240,13 @@ def test_an_error_inside_a_200(make: typing.Any) -> None:
     assert caught.value.decision.owner == "quota"
 
 
+def test_a_200_without_json_is_sent_again(make: typing.Any) -> None:
+    rig = make("noise")
+    assert rig.run(parsed)["choices"]
+    assert rig.heard[2].kind == "malformed"
+    assert rig.modes(rig.backup) == ["ok"]
+
+
 def test_permission_comes_before_the_first_send(make: typing.Any) -> None:
     rig = make("401")
     for _ in range(2):

@@ -120,6 +120,17 @@ def test_reraise(card: "dict[str, typing.Any]") -> None:
     del BAD.refused  # type: ignore[attr-defined]
 
 
+def test_queued(card: "dict[str, typing.Any]") -> None:
+    """The caller puts it away, with what it has spent."""
+    card["workflows"]["batch"]["budget"] = {"total_attempts": 1}
+    guard = Rig(card, "batch").begin()
+    guard.ready(lambda s: None)
+    with pytest.raises(fivegates.Queued) as caught:
+        guard.failed(LATER)
+    assert caught.value.decision.wait_ms > 0
+    assert caught.value.prior["attempts"] == 1
+
+
 def test_a_bug_goes_through(rig: Rig) -> None:
     guard = rig.begin()
     guard.ready(rig.clock.sleep)
@@ -236,8 +247,10 @@ def test_evidence_of_the_callers_own(card: "dict[str, typing.Any]") -> None:
 def test_unknown_words(rig: Rig) -> None:
     with pytest.raises(fivegates.ArgumentError, match="no workflow 'x'.*bare"):
         Calls(rig.engine, "x")
-    with pytest.raises(fivegates.ArgumentError, match="cached.*engine.run"):
-        Calls(rig.engine, "w", cached=lambda d: None)
+    for word in ("cached", "cache", "preset", "queue", "clear", "call"):
+        with pytest.raises(fivegates.ArgumentError,
+                           match=f"^{word}: .*engine.run"):
+            Calls(rig.engine, "w", **{word: None})  # type: ignore[arg-type]
 
 
 def test_outside_of_an_attempt() -> None:

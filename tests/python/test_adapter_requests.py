@@ -79,6 +79,8 @@ class Server(Handler):
             self.wait()
         elif mode == "never":
             self.wait()
+        elif mode == "noise":
+            self.raw_stream('{"choices": [')
         elif mode == "inband":
             self.send_json(200, {"error": {"code": "insufficient_quota"}}, {})
         elif mode == "moved":
@@ -257,6 +259,13 @@ def test_an_error_inside_a_200(make: typing.Any) -> None:
     with pytest.raises(fivegates.Refused) as caught:
         rig.post(CHAT)
     assert caught.value.decision.owner == "quota"
+
+
+def test_a_200_without_json_is_sent_again(make: typing.Any) -> None:
+    rig = make("noise").mount()
+    assert rig.post(CHAT).json()["choices"]
+    assert rig.heard[2].kind == "malformed"
+    assert rig.modes(rig.backup) == ["ok"]
 
 
 def test_permission_comes_before_the_first_send(make: typing.Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import typing
 
@@ -192,6 +193,21 @@ def test_to_another_process(rig: Rig) -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, fivegates.Refused)
     assert again.decision.reason == "request_invalid"
+
+
+def test_a_full_pool_passes_unseen(rig: Rig) -> None:
+    """No hook hears of it: the call is dropped, and nobody is blamed."""
+    with urllib3.HTTPConnectionPool("127.0.0.1", rig.provider.server_port,
+                                    maxsize=1, block=True) as pool:
+        taken = pool._get_conn()
+        with pytest.raises(urllib3.exceptions.EmptyPoolError):
+            pool.urlopen("POST", "/ok/x", retries=rig.retries(),
+                         pool_timeout=0.01)
+        pool._put_conn(taken)
+    gc.collect()
+    route = rig.engine.route("main")
+    assert route["in_flight"] == route["failures"] == 0
+    assert rig.modes == []
 
 
 def test_interrupted(rig: Rig) -> None:

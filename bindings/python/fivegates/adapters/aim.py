@@ -6,11 +6,14 @@ sent to another route that speaks the same API: another host, key and model.
 
 from __future__ import annotations
 
+import json
 import os
 import typing
 import urllib.parse
 
+from fivegates._core import SAW_ERROR, SAW_MALFORMED
 from fivegates.errors import ArgumentError
+from fivegates.stream import StreamError, StreamWatcher
 from fivegates.transport.options import key_headers
 from fivegates.transport.request import ModelRequest, edited, url_for
 
@@ -18,12 +21,31 @@ if typing.TYPE_CHECKING:
     from fivegates._core import Decision, Engine, Unable
     from fivegates.attempt import Attempt
 
-__all__ = ["Aim"]
+__all__ = ["Aim", "whole_answer"]
 
 Route = typing.Dict[str, typing.Any]
 
 # Edits of a request that need the caller, or another way of reading.
 _NOT_EDITED = frozenset({"compact", "stream", "no_stream"})
+
+
+def whole_answer(status: int, headers: "typing.Mapping[str, str]",
+                 body: bytes) -> object:
+    """The answer of a request that was not streamed, parsed.
+
+    Raises StreamError where it is an error inside a 200, or no JSON.
+    """
+    wrong = StreamWatcher(None, whole=True).feed(body) & (
+        SAW_ERROR | SAW_MALFORMED)
+    try:
+        if not wrong:
+            return typing.cast(object, json.loads(body))
+    except ValueError:
+        pass
+    raise StreamError("the answer is an error" if wrong & SAW_ERROR
+                      else "the answer is no JSON", {
+        "phase": "body", "status": status, "headers": list(headers.items()),
+        "body": body, "whole_body": True})
 
 
 class Aim:

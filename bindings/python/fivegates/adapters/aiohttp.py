@@ -33,7 +33,7 @@ import aiohttp.payload
 import yarl
 
 from fivegates._core import SAW_ERROR, SAW_TERMINAL, SAW_TOKEN, SAW_TOOL_ARGS
-from fivegates.adapters.aim import Aim
+from fivegates.adapters.aim import Aim, whole_answer
 from fivegates.adapters.guard import Calls, Guard
 from fivegates.stream import StreamError, StreamWatcher
 
@@ -142,17 +142,15 @@ async def _judged(response: aiohttp.ClientResponse, attempt: "Attempt",
         error = aiohttp.ClientResponseError(
             response.request_info, response.history, status=response.status,
             message=response.reason or "", headers=response.headers)
-        setattr(error, "evidence", _evidence(response, await response.read()))
+        setattr(error, "evidence", {
+            "phase": "response", "status": response.status,
+            "headers": list(response.headers.items()),
+            "body": await response.read()})
         raise error
     attempt.accepted()
     if not aim.model.streamed:
-        watcher = StreamWatcher(None, whole=True)
-        body = await response.read()
-        if watcher.feed(body) & SAW_ERROR:
-            raise StreamError("an error in the answer", {
-                **_evidence(response, body), "phase": "body",
-                "whole_body": True})
-        return await response.json(content_type=None)
+        return whole_answer(response.status, response.headers,
+                            await response.read())
     content = _Content(response.content, guard, StreamWatcher(attempt))
     more = await content.hold()
     response.content = typing.cast(aiohttp.StreamReader, content)
@@ -160,12 +158,6 @@ async def _judged(response: aiohttp.ClientResponse, attempt: "Attempt",
         return None  # it has ended, and the attempt has heard all of it
     guard.given()
     return _GIVEN
-
-
-def _evidence(response: aiohttp.ClientResponse,
-              body: bytes) -> "dict[str, typing.Any]":
-    return {"phase": "response", "status": response.status,
-            "headers": list(response.headers.items()), "body": body}
 
 
 class _Content:

@@ -35,7 +35,8 @@ Facts = typing.Dict[str, typing.Any]
 Lacks = typing.Callable[["Decision"], "Unable | None"]
 
 # What run() offers and a hook cannot: an answer in place of a send.
-_RUN_ONLY = ("cached", "preset", "queue", "clear", "resume", "call")
+_RUN_ONLY = ("cached", "cache", "cache_key", "preset", "queue", "clear",
+             "resume", "call")
 
 current: "contextvars.ContextVar[Attempt | None]" = contextvars.ContextVar(
     "fivegates_attempt", default=None)

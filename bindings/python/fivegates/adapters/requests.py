@@ -36,7 +36,7 @@ from fivegates._core import (
     SAW_TOKEN,
     SAW_TOOL_ARGS,
 )
-from fivegates.adapters.aim import Aim
+from fivegates.adapters.aim import Aim, whole_answer
 from fivegates.adapters.guard import Calls, Guard
 from fivegates.errors import ArgumentError
 from fivegates.stream import StreamError, StreamWatcher
@@ -150,13 +150,8 @@ def _judged(response: requests.Response, attempt: "Attempt", guard: Guard,
                                  response=response)
     attempt.accepted()
     if not aim.model.streamed:
-        watcher = StreamWatcher(None, whole=True)
-        if watcher.feed(response.content) & SAW_ERROR:
-            raise StreamError("an error in the answer", {
-                "phase": "body", "status": response.status_code,
-                "headers": list(response.headers.items()),
-                "body": response.content, "whole_body": True})
-        return response.json()
+        return whole_answer(response.status_code, response.headers,
+                            response.content)
     watched = _Watched(response.raw, guard, StreamWatcher(attempt))
     try:
         more = watched.hold(attempt, whole=not stream)
