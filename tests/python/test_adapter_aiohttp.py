@@ -243,7 +243,7 @@ def test_an_error_inside_a_200(make: typing.Any) -> None:
 def test_a_200_without_json_is_sent_again(make: typing.Any) -> None:
     rig = make("noise")
     assert rig.run(parsed)["choices"]
-    assert rig.heard[2].kind == "malformed"
+    assert rig.heard[2].owner == "transient"
     assert rig.modes(rig.backup) == ["ok"]
 
 
