@@ -772,14 +772,21 @@ def test_a_primary_without_a_key(server: Server) -> None:
     assert server.seen == []
 
 
-def test_a_route_of_another_api_is_passed_over(server: Server) -> None:
+@pytest.mark.parametrize("name", ["main", "backup"])
+def test_a_route_of_another_api(server: Server, name: str) -> None:
+    """A stand-in is passed over, with a warning; a primary is a mistake."""
     card = copy.deepcopy(CARD)
-    card["routes"]["backup"]["api"] = "chat"
+    card["routes"][name]["api"] = "chat"
     server.script = [error(503)]
     rig = Rig(server, card=card)
-    with pytest.raises(anthropic.InternalServerError):
-        create(rig, False)
-    assert server.models == ["m-main"]
+    if name == "main":
+        with pytest.raises(fivegates.ArgumentError, match="speaks chat"):
+            create(rig, False)
+    else:
+        with pytest.raises(anthropic.InternalServerError), pytest.warns(
+                RuntimeWarning, match="route backup speaks chat"):
+            create(rig, False)
+    assert server.models == (["m-main"] if name == "backup" else [])
 
 
 def test_time_outs_are_the_shorter_of_two(server: Server) -> None:

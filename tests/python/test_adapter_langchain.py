@@ -462,12 +462,18 @@ def test_a_stream_in_full(server: Server) -> None:
     assert rig.actions == ["proceed", "proceed", "accept"]
 
 
-def test_a_route_without_a_model(server: Server) -> None:
+@both
+def test_a_route_without_a_model(server: Server, use_async: bool) -> None:
+    """A stand-in is passed over; a primary is a mistake."""
     server.script = [error(503)]
     rig = Rig(server, models={"main": chat(server.url + "/main/v1")})
-    with pytest.raises(fivegates.ArgumentError,
-                       match="no model for route backup; add it to models="):
-        rig.ask()
+    with pytest.raises(openai.InternalServerError) as caught:
+        rig.ask(use_async)
+    assert isinstance(caught.value, fivegates.Refused)
+    assert server.routes == ["main"]
+    rig = Rig(server, models={"backup": chat(server.url + "/backup/v1")})
+    with pytest.raises(fivegates.ArgumentError, match="for route main"):
+        rig.ask(use_async)
 
 
 def test_arguments_are_checked(server: Server) -> None:

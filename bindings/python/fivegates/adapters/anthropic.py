@@ -55,7 +55,7 @@ from fivegates.runner import Driven
 from fivegates.transport.request import ModelRequest, url_for
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision, Engine
+    from fivegates._core import Call, Decision, Engine, Unable
     from fivegates.attempt import Attempt
 
 __all__ = ["FivegatesMiddleware"]
@@ -215,13 +215,10 @@ def _refuse_again(request: typing.Any) -> None:
 class _Driven(Driven):
     """A run that says what this adapter cannot do of a decision."""
 
-    unfit: "typing.Callable[[Decision], typing.Any]"
+    unfit: "typing.Callable[[Decision], Unable | None]"
 
-    def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
-        lack = self.unfit(decision)
-        if lack is not None:
-            return self.call.unable(lack)
-        return (yield from super()._next(decision))
+    def lacks(self, decision: "Decision") -> "Unable | None":
+        return self.unfit(decision)
 
 
 class _Call:
@@ -247,8 +244,6 @@ class _Call:
             evidence=None, outcome=False, reraise=False, tick=False, call=None,
             facts=self._facts())
         self.driven.unfit = self._unfit
-        first = self.driven.first
-        self.primary = first.requested or first.route
 
     def _facts(self) -> Json:
         facts = self.model.facts()
@@ -271,23 +266,25 @@ class _Call:
 
         return ask
 
-    def _unfit(self, decision: "Decision") -> "str | None":
+    def _unfit(self, decision: "Decision") -> "Unable | None":
         """What of a decision cannot be done here."""
         if {"stream", "no_stream", "compact"} & set(decision.change):
             return "edit"
-        route = self.owner.engine.policy.route(decision.route or "")
-        if route["api"] not in (None, "messages"):
+        if decision.route in (None, self.driven.primary):
+            return None
+        try:
+            self._key(self.owner.engine.policy.route(decision.route))
+        except ArgumentError as why:
+            warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             return "reroute"
-        if decision.route != self.primary:
-            try:
-                self._key(route)
-            except ArgumentError as why:
-                warnings.warn(str(why), RuntimeWarning, stacklevel=2)
-                return "reroute"
         return None
 
     def _key(self, route: Json) -> "str | None":
         """The key of a route; None: the client's own, sent where it goes."""
+        if route["api"] not in (None, "messages"):
+            raise ArgumentError(
+                f"route {route['name']} speaks {route['api']}, and the "
+                f"anthropic SDK speaks messages; use engine.run() for it")
         key = self.owner.keys.get(route["name"])
         if key is not None or route["base_url"] is None:
             return key

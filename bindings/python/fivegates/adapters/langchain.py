@@ -80,7 +80,8 @@ Facts = typing.Dict[str, typing.Any]
 class FivegatesMiddleware(_Middleware):  # type: ignore[misc]
     """Every run of the agent is a call of a workflow.
 
-    models has a chat model for each route. facts are more arguments of
+    models has a chat model for each route; a route without one is passed over.
+    facts are more arguments of
     Engine.begin(), or a function of the ModelRequest that answers them; they
     win over what the request says. cached(decision, request) and
     preset(decision, request) answer with an AIMessage or a ModelResponse; None
@@ -140,7 +141,8 @@ class FivegatesMiddleware(_Middleware):  # type: ignore[misc]
 
         try:
             return self._done(request, self.engine.run(
-                self.workflow, send, outcome=True, **self._options(request)))
+                self.workflow, dict.fromkeys(self.models, send), outcome=True,
+                **self._options(request)))
         except Refused as refused:
             raise self._told(request, refused) from refused.__cause__
 
@@ -153,7 +155,8 @@ class FivegatesMiddleware(_Middleware):  # type: ignore[misc]
 
         try:
             return self._done(request, await self.engine.arun(
-                self.workflow, send, outcome=True, **self._options(request)))
+                self.workflow, dict.fromkeys(self.models, send), outcome=True,
+                **self._options(request)))
         except Refused as refused:
             raise self._told(request, refused) from refused.__cause__
 
@@ -181,11 +184,7 @@ class FivegatesMiddleware(_Middleware):  # type: ignore[misc]
             raise ArgumentError(
                 f"workflow {self.workflow} has after_visible: continue, and an "
                 f"agent cannot go on behind half an answer; say stop")
-        model = self.models.get(attempt.route or "")
-        if model is None:
-            raise ArgumentError(
-                f"no model for route {attempt.route}; add it to "
-                f"models={{{attempt.route!r}: ...}}")
+        model = self.models[attempt.route or ""]
         heard = _Tokens(attempt)
         callbacks = model.callbacks
         if callbacks is None or isinstance(callbacks, list):
