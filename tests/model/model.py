@@ -105,7 +105,7 @@ class Model:
         elsewhere = (answer.action, answer.route) != ("proceed", pending.route)
         turn = self._same_route(pending) and self.h.retries(pending.route) > 0
         asked_again = turn or (pending.what != "first" and self._hour_is_out()) or (pending.route != self.spec.primary and self.h.spills >= 2)
-        soft = elsewhere and (asked_again or self.h.ramps(pending.route, now))
+        soft = elsewhere and asked_again
         if pending.what == "first":
             if (last is not None and last.action == "hold") or look not in ("ok", "probe") or (left is not None and left <= 0) or soft:
                 again = self.rules.first(call, now, answer)

@@ -149,7 +149,7 @@ class Rules:
     def _compact(self, call: Call, now: int, answer: Any, i: int, rung: dict[str, Any]) -> Decision | None:
         """compact helps where only size, time or money kept rule 8 from retrying."""
         f = call.failure
-        if f is None or f.owner not in ("transient", "rate", "local") or "edit" in call.unable:
+        if f is None or (f.owner not in ("transient", "rate", "local") and "empty_end" not in f.tags) or "edit" in call.unable:
             return None
         cost = self.spec.routes[call.failed_route].hold(call.prompt, call.output)
         money = not call.fits_tokens(call.prompt + call.output) or not call.fits_cost(cost)
@@ -220,7 +220,7 @@ class Rules:
         if bounds is None:
             return None
         look, _ = self.h.look(route, now)
-        if look in ("open", "key", "quota", "model"):
+        if look in ("open", "key", "quota", "model") or self._passed_over(route, now, answer):
             return None
         low, high = bounds
         need = call.estimate(route)
@@ -260,6 +260,11 @@ class Rules:
         return self._send(call, answer, "retry", "retry", route, (low, high), cost, now)
 
     # ----------------------------------------------------------------- rule 9
+
+    def _passed_over(self, name: str, now: int, answer: Any) -> bool:
+        """Slow start may send this call elsewhere, as it is, and do nothing else to it."""
+        elsewhere = answer.route not in (name, None) and answer.step is None and answer.action in ("proceed", "retry", "fallback")
+        return elsewhere and self.h.ramps(name, now)
 
     def _scope_allows(self, call: Call, name: str, outside: str) -> bool:
         """Outside what the failure darkened (and, for money, of another owner)."""
@@ -310,7 +315,7 @@ class Rules:
                 return False
         if call.sends_left(name) < 1 or drop > spec.quality_drop_ppm:
             return False
-        if self.h.look(name, now)[0] not in ("ok", "probe") or (self.h.ramps(name, now) and answer.route != name):
+        if self.h.look(name, now)[0] not in ("ok", "probe") or self._passed_over(name, now, answer):
             return False
         if not first and not call.fits_time(call.estimate(name), now):
             return False
@@ -405,7 +410,7 @@ class Rules:
             return self._silent_ladder(call, answer) or self._fail(call)
         look, wait = self.h.look(name, now)
         fits = call.fits_tokens(call.prompt + call.output) and call.fits_cost(spec.routes[name].hold(call.prompt, call.output))
-        if fits and look in ("ok", "probe") and not (self.h.ramps(name, now) and answer.route not in (name, None)):
+        if fits and look in ("ok", "probe") and not self._passed_over(name, now, answer):
             call.pending = Pending("first", name, now)
             return Decision("proceed", name, wait=(0, 0), reason=frozenset(("primary_ready",)))
         call.failed_route = name
