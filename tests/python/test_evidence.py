@@ -364,6 +364,15 @@ def test_answers() -> None:
     assert answer_of(responses)["finish_reason"] == "stop"
     empty = {"choices": [{"finish_reason": "stop", "message": {"content": None}}]}
     assert answer_of(empty) == {"finish_reason": "stop", "output": ""}
+    assert answer_of({"content": [], "stop_reason": "end_turn"}) == {
+        "finish_reason": "stop", "output": ""}
+    assert answer_of({"content": [{"type": "server_tool_use"}],
+                      "stop_reason": "pause_turn"}) == {"finish_reason": "pause"}
+    assert answer_of({"candidates": [{"finishReason": "STOP", "content": {
+        "parts": [{"text": "hm", "thought": True}, {"text": "hi"},
+                  {"functionCall": {"name": "f", "args": {"a": 1}}}]}}]}) == {
+        "finish_reason": "stop", "output": "hi", "tool_calls": [
+            {"id": None, "name": "f", "arguments": '{"a": 1}'}]}
     assert answer_of("text") == {"output": "text"}
     for odd in (None, 5, [], {}, {"choices": []}, {"choices": 5},
                 {"usage": 5}, {"content": 5}):

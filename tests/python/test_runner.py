@@ -423,6 +423,20 @@ def test_own_evidence(rig: Rig, drive: typing.Any) -> None:
     assert len(send.attempts) == 2
 
 
+def test_what_an_inner_run_decided_is_not_tried_again(rig: Rig) -> None:
+    """Also where it reraised the last attempt's own exception."""
+    inner = Rig(copy.deepcopy(CARD))
+
+    def send(attempt: fivegates.Attempt) -> str:
+        return str(inner.run(inner.fake(BUSY), reraise=True))
+
+    sends = FakeProvider(send)
+    with pytest.raises(ProviderError) as caught:
+        rig.run(sends)
+    assert isinstance(caught.value.refused, fivegates.Refused)  # type: ignore[attr-defined]
+    assert len(sends.attempts) == 1
+
+
 def test_attempt(rig: Rig) -> None:
     seen: "list[fivegates.Attempt]" = []
     rig.run(lambda attempt: seen.append(attempt) or "x", call_id="job-9")

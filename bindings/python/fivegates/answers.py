@@ -132,6 +132,21 @@ def answer_of(result: object) -> Facts:
     elif _get(result, "content") is not None:  # Messages
         text, calls = _blocks(_get(result, "content"))
         reason = _get(result, "stop_reason")
+        blocks = _get(result, "content")
+        if isinstance(blocks, list) and all(
+                _get(block, "type") in ("thinking", "redacted_thinking")
+                for block in blocks):
+            text = ""  # no block, or only thoughts: an empty answer
+    elif _get(result, "candidates", 0) is not None:  # generateContent
+        for part in _get(result, "candidates", 0, "content", "parts") or ():
+            if isinstance(_get(part, "text"), str) and not _get(part, "thought"):
+                text = (text or "") + _get(part, "text")
+            if _get(part, "functionCall") is not None:
+                calls.append({"id": _get(part, "functionCall", "id"),
+                              "name": _get(part, "functionCall", "name"),
+                              "arguments": json.dumps(
+                                  _get(part, "functionCall", "args") or {})})
+        reason = _get(result, "candidates", 0, "finishReason")
     elif _get(result, "output") is not None:  # Responses
         text, calls = _blocks(_get(result, "output"))
         reason = (_get(result, "incomplete_details", "reason")
