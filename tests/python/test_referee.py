@@ -18,6 +18,7 @@ pytest.importorskip("openai")
 httpx = pytest.importorskip("httpx")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import referee.play  # noqa: E402
 from referee import faults  # noqa: E402
 from referee.ask import Setup  # noqa: E402
 from referee.client import Json, Reply, Screen, System, Tools  # noqa: E402
@@ -181,6 +182,15 @@ def test_the_journal_counts() -> None:
     assert cell["status"] == "failed" and cell["server"]["billed"] == 55
     assert "| stream cut | **failed** 1, 55/0 |" in as_markdown(
         [played], ["Careless"], versions)
+
+
+def test_a_system_that_cannot_run_is_told(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(referee.play.SYSTEMS, "odd",
+                        referee.play._System("no_such_module", False))
+    with pytest.raises(RuntimeError, match="odd: 1 scenarios have no result"
+                       "(?s:.*)no_such_module"):
+        asyncio.run(play(["odd"], [scenario("500 once")]))
 
 
 def test_setup_goes_through_json() -> None:

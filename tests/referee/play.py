@@ -20,6 +20,7 @@ __all__ = ["SYSTEMS", "Played", "judge", "play", "play_here", "python_of"]
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 TOGETHER = 2  # systems that run at the same time
+SYSTEM_S = 180.0  # a system that takes longer has blocked its own loop
 
 class _System(typing.NamedTuple):
     module: str  # of referee.systems
@@ -167,8 +168,19 @@ async def play(systems: "typing.Iterable[str]",
                                "tests/requirements-peers.txt")
         run = _Run(provider, system, module, list(scenarios))
         async with together:
-            await run.play(python, told, versions.setdefault(system, {}))
+            try:
+                await asyncio.wait_for(run.play(
+                    python, told, versions.setdefault(system, {})), SYSTEM_S)
+            except asyncio.TimeoutError:
+                raise RuntimeError(f"{system}: not over after {SYSTEM_S:g} s; "
+                                   "something blocks its event loop") from None
 
     async with Provider() as provider:
-        await asyncio.gather(*(one(provider, name) for name in systems))
+        # All come to their end: a process that is being started cannot be
+        # called off.
+        ends = await asyncio.gather(*(one(provider, name) for name in systems),
+                                    return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
     return out, versions
