@@ -185,12 +185,15 @@ class Driven:
         refused.answer = self.result
         if isinstance(refused, Queued):
             refused.prior = prior_of(self.call)
-        if self.error is None:
-            raise refused
-        if self.reraise:
-            self.error.refused = refused  # type: ignore[attr-defined]
-            raise self.error
-        raise refused from self.error
+        try:
+            if self.error is None:
+                raise refused
+            if self.reraise:
+                self.error.refused = refused  # type: ignore[attr-defined]
+                raise self.error
+            raise refused from self.error
+        finally:
+            del refused  # its traceback holds this frame
 
     def steps(self) -> "typing.Generator[tuple[typing.Any, ...], typing.Any, typing.Any]":
         decision = self.first

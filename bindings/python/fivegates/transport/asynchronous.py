@@ -8,9 +8,10 @@ import typing
 
 import anyio
 
-from fivegates.errors import Refused
-from fivegates.transport.exchange import Exchange, GivenAway, Late
+from fivegates.transport.exchange import Exchange
+from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
+from fivegates.transport.refusal import passing
 from fivegates.transport.request import ModelRequest
 
 __all__ = ["make"]
@@ -31,21 +32,28 @@ def make(http: typing.Any) -> type:
         async def __aiter__(self) -> "typing.AsyncIterator[bytes]":
             given, wire = self._given, self._wire
             held, given.held = given.held, []
-            for chunk in held:
-                yield chunk
             try:
+                for chunk in held:
+                    yield chunk
                 async for chunk in wire.chunks:
                     given.heard(chunk)
                     yield chunk
+            except GeneratorExit:  # dropped; perhaps by the garbage collector
+                raise
             except Exception as exc:
                 await wire.aclose()
                 given.broke(exc)
+            except BaseException:  # cancelled
+                await self.aclose()
+                raise
             else:
                 given.ended()
 
         async def aclose(self) -> None:
-            self._given.left()
-            await self._wire.aclose()
+            try:
+                self._given.left()
+            finally:
+                await self._wire.aclose()
 
     class AsyncGuardedTransport(http.AsyncBaseTransport):  # type: ignore[misc]
         """Sends each request to a model through an engine."""
@@ -60,8 +68,12 @@ def make(http: typing.Any) -> type:
             if model is None:
                 return await self.inner.handle_async_request(request)
             wire = AsyncWire(self.inner)
-            exchange = Exchange(http, self.options, request, model,
-                                lambda given: AsyncGuardedStream(given, wire))
+            try:
+                exchange = Exchange(
+                    http, self.options, request, model,
+                    lambda given: AsyncGuardedStream(given, wire))
+            except Exception as exc:
+                raise passing(exc, request, model.wire)
             return await wire.drive(exchange)
 
         async def __aenter__(self) -> "typing.Any":
@@ -91,6 +103,7 @@ class AsyncWire:
         steps = exchange.guard()
         reply: typing.Any = None
         error: "Exception | None" = None
+        out: typing.Any = None
         try:
             while True:
                 todo = steps.throw(error) if error else steps.send(reply)
@@ -101,21 +114,27 @@ class AsyncWire:
                     error = exc
         except StopIteration as stop:
             return stop.value
-        except Refused as refused:
-            await self.aclose()
-            return exchange.refused(refused)
         except BaseException as exc:
-            exchange.driven.broken(exc)
-            await self.aclose()
-            raise
+            try:
+                out = exchange.over(exc)
+            finally:
+                await self.aclose()
+            if isinstance(out, BaseException):
+                raise out
+            return out
+        finally:
+            error = out = None  # their tracebacks hold this frame
 
     async def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
         kind = todo[0]
         if kind == "open":
-            _, request, trace = todo
+            _, request, trace, until = todo
             request.extensions["trace"] = trace.anote
             await self.aclose()
-            self._response = await self.inner.handle_async_request(request)
+            with anyio.move_on_after(_left(until)) as scope:
+                self._response = await self.inner.handle_async_request(request)
+            if scope.cancelled_caught:
+                raise Late("no answer in time")
             self._stream = self._response.stream
             self._fresh = True
             return self._response
@@ -135,8 +154,7 @@ class AsyncWire:
             self.chunks = (self._response.aiter_bytes() if decoded and
                            "content-encoding" in self._response.headers
                            else aiter(self._stream))
-        left = None if until is None else max(0.0, until - time.monotonic())
-        with anyio.move_on_after(left):
+        with anyio.move_on_after(_left(until)):
             try:
                 return typing.cast(bytes, await self.chunks.__anext__())
             except StopAsyncIteration:
@@ -149,3 +167,7 @@ class AsyncWire:
         if stream is not None:
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await stream.aclose()
+
+
+def _left(until: "float | None") -> "float | None":
+    return None if until is None else max(0.0, until - time.monotonic())

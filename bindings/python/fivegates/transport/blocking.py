@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import typing
 
-from fivegates.errors import Refused
-from fivegates.transport.exchange import Exchange, GivenAway, Late
+from fivegates.transport.exchange import Exchange
+from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
+from fivegates.transport.refusal import passing
 from fivegates.transport.request import ModelRequest
 from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
 
@@ -27,22 +28,27 @@ def make(http: typing.Any) -> type:
         def __iter__(self) -> "typing.Iterator[bytes]":
             given, wire = self._given, self._wire
             held, given.held = given.held, []
-            yield from held
             try:
+                yield from held
                 for chunk in wire.chunks:
                     given.heard(chunk)
                     yield chunk
-            except GeneratorExit:
+            except GeneratorExit:  # dropped; perhaps by the garbage collector
                 raise
             except Exception as exc:
                 wire.close()
                 given.broke(exc)
+            except BaseException:
+                self.close()
+                raise
             else:
                 given.ended()
 
         def close(self) -> None:
-            self._given.left()
-            self._wire.close()
+            try:
+                self._given.left()
+            finally:
+                self._wire.close()
 
     class GuardedTransport(http.BaseTransport):  # type: ignore[misc]
         """Sends each request to a model through an engine."""
@@ -57,8 +63,11 @@ def make(http: typing.Any) -> type:
             if model is None:
                 return self.inner.handle_request(request)
             wire = Wire(self.inner)
-            exchange = Exchange(http, self.options, request, model,
-                                lambda given: GuardedStream(given, wire))
+            try:
+                exchange = Exchange(http, self.options, request, model,
+                                    lambda given: GuardedStream(given, wire))
+            except Exception as exc:
+                raise passing(exc, request, model.wire)
             return wire.drive(exchange)
 
         def __enter__(self) -> "typing.Any":
@@ -89,6 +98,7 @@ class Wire:
         steps = exchange.guard()
         reply: typing.Any = None
         error: "Exception | None" = None
+        out: typing.Any = None
         try:
             while True:
                 todo = steps.throw(error) if error else steps.send(reply)
@@ -100,18 +110,21 @@ class Wire:
         except StopIteration as stop:
             self._disarm()
             return stop.value
-        except Refused as refused:
-            self.close()
-            return exchange.refused(refused)
         except BaseException as exc:
-            self.close()
-            exchange.driven.broken(exc)
-            raise
+            try:
+                out = exchange.over(exc)
+            finally:
+                self.close()
+            if isinstance(out, BaseException):
+                raise out
+            return out
+        finally:
+            error = out = None  # their tracebacks hold this frame
 
     def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
         kind = todo[0]
         if kind == "open":
-            _, request, trace = todo
+            _, request, trace, _ = todo  # the head's time is httpx's to keep
             request.extensions["trace"] = trace
             self.close()
             self._response = self.inner.handle_request(request)

@@ -4,7 +4,7 @@ guard() is a generator. It yields what a driver must do and is sent what came
 of it; exceptions of the wire are thrown into it. So the sync and the async
 transport share every line that decides.
 
-    ("open", request, trace)    send it: the response, its head read
+    ("open", request, trace, until)  send it: the response, its head read
     ("read", decoded, until)    the next bytes of its body, unpacked or as on
                                 the wire, None at its end; Late when nothing
                                 came until then (monotonic seconds or None)
@@ -15,6 +15,7 @@ transport share every line that decides.
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import typing
@@ -25,8 +26,9 @@ from fivegates.attempt import Attempt
 from fivegates.errors import Refused
 from fivegates.evidence import evidence_of
 from fivegates.runner import Driven
-from fivegates.stream import StreamError, StreamWatcher
+from fivegates.stream import StreamWatcher
 from fivegates.transport import synthetic
+from fivegates.transport.given import GivenAway, Late, counted, ended
 from fivegates.transport.options import (
     CallOptions,
     Options,
@@ -35,12 +37,13 @@ from fivegates.transport.options import (
     key_headers,
 )
 from fivegates.transport.phases import Trace
-from fivegates.transport.refusal import told
+from fivegates.transport.refusal import passing, told
 from fivegates.transport.request import ModelRequest, edited
 
 from fivegates._core import (
     SAW_ERROR,
     SAW_MALFORMED,
+    SAW_REASONING,
     SAW_TERMINAL,
     SAW_TOKEN,
     SAW_TOOL_ARGS,
@@ -49,7 +52,7 @@ from fivegates._core import (
 if typing.TYPE_CHECKING:
     from fivegates._core import Decision, Unable
 
-__all__ = ["Exchange", "Late"]
+__all__ = ["Exchange"]
 
 Steps = typing.Generator[typing.Tuple[typing.Any, ...], typing.Any, typing.Any]
 _CONTENT = SAW_TOKEN | SAW_TOOL_ARGS
@@ -58,32 +61,13 @@ _CONTENT = SAW_TOKEN | SAW_TOOL_ARGS
 _HELD_BYTES = 1 << 20
 # Of an error answer, what is kept: the scanner reads no more.
 _ERROR_BYTES = 1 << 20
+# How long its body may pause: the status says enough.
+_ERROR_S = 5.0
+# Headers that belong to the account of the client's own key.
+_OWN_ACCOUNT = ("cookie", "openai-organization", "openai-project")
 
 
-class Late(Exception):
-    """Nothing came before one of the engine's clocks ran out."""
-
-
-class _Guarded(Driven):
-    """The loop of a run, for a sender that may be unable to send."""
-
-    def __init__(self, exchange: "Exchange", workflow: str,
-                 facts: "dict[str, typing.Any]") -> None:
-        options = exchange.options
-        self.exchange = exchange
-        super().__init__(
-            options.engine, workflow, on_decision=exchange.heard,
-            ledger=options.ledger,
-            cached=exchange.cached if options.cached else None,
-            preset=exchange.preset if options.preset else None,
-            queue=None, clear=None, evidence=None, outcome=False,
-            reraise=False, tick=False, call=None, facts=facts)
-
-    def lacks(self, decision: "Decision") -> "Unable | None":
-        return self.exchange.lacks(decision)
-
-
-class Exchange:
+class Exchange(Driven):
     """One request of the client's, however many go over the wire for it."""
 
     def __init__(self, http: typing.Any, options: Options, request: typing.Any,
@@ -97,26 +81,29 @@ class Exchange:
         self.body = body  # makes the client's stream of a GivenAway
         self.seen: "CallOptions | None" = current()
         self.response: typing.Any = None  # the last error answer
-        self.error: "BaseException | None" = None
         facts = options.facts_of(model, self.seen)
         inner = _sdk_retries(request.headers)
         if inner and "prior" not in facts:
             facts["prior"] = {"attempts": inner}
         if self.seen is not None:
             self.seen.decisions.clear()
-        self.driven = _Guarded(self, options.workflow_of(self.seen), facts)
-        self.call = self.driven.call
-        self.primary = self.driven.primary
+        stand_in = synthetic.StandIns(http, model, options)
+        super().__init__(
+            options.engine, options.workflow_of(self.seen),
+            on_decision=options.on_decision, ledger=options.ledger,
+            cached=stand_in.cached if options.cached else None,
+            preset=stand_in.preset if options.preset else None,
+            queue=None, clear=None, evidence=None, outcome=False,
+            reraise=False, tick=False, call=None, facts=facts)
         if self.seen is not None:
             self.seen.call = self.call
 
     # ---- what the loop asks
 
-    def heard(self, decision: "Decision", call: typing.Any) -> None:
+    def told(self, decision: "Decision") -> None:
         if self.seen is not None:
             self.seen.decisions.append(decision)
-        if self.options.on_decision is not None:
-            self.options.on_decision(decision, call)
+        super().told(decision)
 
     def lacks(self, decision: "Decision") -> "Unable | None":
         """What of a decision this client cannot do."""
@@ -126,7 +113,7 @@ class Exchange:
             return "edit"
         if decision.route is None or decision.route == self.primary:
             return None
-        route = self.options.engine.policy.route(decision.route)
+        route = self.engine.policy.route(decision.route)
         if route["api"] and route["api"] != self.model.wire:
             return "reroute"
         try:
@@ -135,18 +122,6 @@ class Exchange:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             return "reroute"
         return None
-
-    def preset(self, decision: "Decision") -> typing.Any:
-        make = self.options.preset
-        text = make(decision) if callable(make) else decision.text
-        return None if text is None else synthetic.text_response(
-            self.http, self.model, text, decision)
-
-    def cached(self, decision: "Decision") -> typing.Any:
-        assert self.options.cached is not None
-        text = self.options.cached(self.model.body, decision)
-        return None if text is None else synthetic.text_response(
-            self.http, self.model, text, decision)
 
     # ---- requests
 
@@ -166,25 +141,25 @@ class Exchange:
         content = edited(self.model, route["model"], changes, attempt.drops,
                          compacted)
         own = self.request
-        out = own
-        if (content is not self.model.content or not own_key
-                or url != str(own.url)):
-            headers = own.headers.copy()
-            if content is not self.model.content:
-                headers["content-length"] = str(len(content))
-            if url != str(own.url):
-                headers.pop("host", None)
-            if not own_key:
-                for name, value in key_headers(own.headers, route["provider"],
-                                               key).items():
-                    headers.pop(name, None)
-                    if value:
-                        headers[name] = value
-            out = self.http.Request(own.method, url, headers=headers,
-                                    content=content)
+        headers = own.headers.copy()
+        if not own_key:
+            for name in [n for n in _OWN_ACCOUNT if n in headers]:
+                del headers[name]
+            for name, value in key_headers(own.headers, route["provider"],
+                                           key).items():
+                headers.pop(name, None)
+                if value:
+                    headers[name] = value
         for name, value in attempt.headers.items():
-            out.headers[name] = value
-        out.extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
+            headers[name] = value
+        extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
+        if content is self.model.content and url == str(own.url):
+            out = _twin(own, headers, extensions)
+        else:
+            for name in ("host", "content-length", "transfer-encoding"):
+                headers.pop(name, None)  # made anew
+            out = self.http.Request(own.method, url, headers=headers,
+                                    content=content, extensions=extensions)
         return out
 
     def _timeouts(self, attempt: Attempt) -> "dict[str, float | None]":
@@ -197,24 +172,27 @@ class Exchange:
                 "pool": _least(own("pool"), connect),
                 "read": _least(own("read"), first)}
 
-    def refused(self, refused: Refused) -> typing.Any:
-        """Raises what the SDK's callers catch, or answers a response."""
-        out = told(refused, self.http, self.request, self.model.wire,
-                   self.response, self.error)
-        if isinstance(out, BaseException):
-            raise out
-        return out
+    def over(self, exc: BaseException) -> typing.Any:
+        """What the client gets when the loop ends by an exception: another
+        exception, or for a refusal perhaps a response."""
+        self.broken(exc)
+        if isinstance(exc, Refused) and exc.call is self.call:
+            error, self.error = self.error, None
+            return told(exc, self.http, self.request, self.model.wire,
+                        self.response, error)
+        return passing(exc, self.request, self.model.wire)
 
     # ---- the loop
 
     def guard(self) -> Steps:
         """Runs the call; returns what the client gets: a response."""
-        steps = self.driven.steps()
+        steps = self.steps()
         reply: typing.Any = None
         while True:
             try:
                 todo = steps.send(reply)
             except StopIteration as stop:
+                self.result = None  # a stream's leads back here
                 return stop.value
             if todo[0] == "send":
                 reply = yield from self._send(todo[1])
@@ -222,7 +200,7 @@ class Exchange:
                 reply = yield todo
 
     def _send(self, attempt: Attempt) -> Steps:
-        route = self.options.engine.policy.route(attempt.route or "")
+        route = self.engine.policy.route(attempt.route or "")
         trace = Trace(attempt.sent, self.extensions.get("trace"))
         try:
             request = self._prepared(attempt, route)
@@ -234,16 +212,15 @@ class Exchange:
         if self.seen is not None:
             self.seen.attempts += 1
         try:
-            response = yield "open", request, trace
+            response = yield "open", request, trace, self._latest(attempt)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
         if not attempt.sent_said:
             attempt.sent()
-        if 300 <= response.status_code < 400:
-            self.call.end()  # the client follows it, or not
-            return "begun", response
-        if response.status_code >= 400:
-            return (yield from self._refused(attempt, response, trace))
+        if response.status_code >= 300:  # a redirect is not followed
+            request.extensions["timeout"]["read"] = _least(
+                self.timeouts.get("read"), _ERROR_S)
+            return (yield from self._refused(attempt, response))
         attempt.accepted()
         if self.model.streamed and "json" not in str(
                 response.headers.get("content-type")):
@@ -254,9 +231,14 @@ class Exchange:
             return (yield from self._streamed(attempt, response, trace))
         return (yield from self._whole(attempt, response, trace))
 
+    def _latest(self, attempt: Attempt) -> "float | None":
+        """When the head must have come, by the engine's clocks."""
+        limit = attempt.first_token_s if self.model.streamed else attempt.total_s
+        return attempt.started + limit if limit else None
+
     def _failed(self, attempt: Attempt, error: "BaseException | None",
                 evidence: "dict[str, typing.Any]") -> "tuple[str, Decision]":
-        self.error = self.driven.error = error
+        self.error = error
         self.response = None
         return "decided", self.call.failure(attempt.evidence(evidence),
                                             attempt=attempt.number)
@@ -264,41 +246,54 @@ class Exchange:
     def _broken(self, attempt: Attempt, exc: Exception, trace: Trace,
                 ) -> "tuple[str, Decision]":
         """An exception of the wire."""
-        if isinstance(exc, Late):
-            return self._failed(attempt, exc, {
-                "phase": "stream" if attempt.head_seen else "read",
-                "timeout": "first_token_timeout" if self.model.streamed
-                and not attempt.seen["visible"] else "total_timeout"})
-        found = evidence_of(exc)
+        found = (trace.late(attempt.head_seen, self.model.streamed
+                            and not attempt.seen["visible"])
+                 if isinstance(exc, Late) else evidence_of(exc))
         if found is None:
-            self.driven.gone()
+            self.gone()
             raise exc  # not of the wire: somebody's bug
         trace.correct(found)
-        if found.get("phase") != "connect" and not attempt.sent_said:
+        if found.get("phase") not in ("connect", "tls") and not attempt.sent_said:
             attempt.sent()
         return self._failed(attempt, exc, found)
 
-    def _refused(self, attempt: Attempt, response: typing.Any, trace: Trace,
-                 ) -> Steps:
-        """An error answer: read whole, told, kept for the client."""
+    def _refused(self, attempt: Attempt, response: typing.Any) -> Steps:
+        """An error answer: read as far as it comes, told, kept."""
+        parts: "list[bytes]" = []
         try:
-            yield from self._read_all(response, attempt, _ERROR_BYTES)
+            yield from self._read_all(attempt, parts, _ERROR_BYTES)
         except Exception as exc:
-            return self._broken(attempt, exc, trace)
+            if not isinstance(exc, Late) and evidence_of(exc) is None:
+                raise  # not of the wire: somebody's bug
+        yield "close",  # what came of the body does: the status is whole
         headers = response.headers.multi_items()
-        response.headers["x-should-retry"] = "false"
-        response.request = self.request
-        self.response = response
-        self.error = self.driven.error = None
+        response = self._kept(response, b"".join(parts))
+        self.response, self.error = response, None
         return "decided", self.call.failure(attempt.evidence({
             "phase": "response", "status": response.status_code,
             "headers": headers, "body": response.content}),
             attempt=attempt.number)
 
-    def _read_all(self, response: typing.Any, attempt: Attempt,
+    def _kept(self, response: typing.Any, raw: bytes) -> typing.Any:
+        """An error answer for the client: read, and the last of its kind."""
+        headers = response.headers.copy()
+        headers["x-should-retry"] = "false"
+        headers.pop("location", None)  # the client would send it there itself
+        make = functools.partial(self.http.Response, response.status_code,
+                                 request=self.request,
+                                 extensions=response.extensions)
+        try:
+            out = make(headers=headers, stream=self.http.ByteStream(raw))
+            out.read()
+        except self.http.DecodingError:
+            headers.pop("content-encoding", None)
+            out = make(headers=headers, stream=self.http.ByteStream(raw))
+            out.read()
+        return out
+
+    def _read_all(self, attempt: Attempt, parts: "list[bytes]",
                   most: "int | None") -> Steps:
-        """Puts the body into memory, as far as it is kept."""
-        parts: "list[bytes]" = []
+        """Puts the body as it is on the wire into parts."""
         size = 0
         until = (attempt.started + attempt.total_s) if attempt.total_s else None
         while (chunk := (yield "read", False, until)) is not None:
@@ -308,28 +303,42 @@ class Exchange:
                 break
             if until is not None and time.monotonic() > until:
                 raise Late("the answer did not end in time")
-        yield "close",
-        # What came over the wire becomes the body, still packed.
-        response.stream = self.http.ByteStream(b"".join(parts))
-        response.read()
 
     def _whole(self, attempt: Attempt, response: typing.Any, trace: Trace,
                ) -> Steps:
+        parts: "list[bytes]" = []
         try:
-            yield from self._read_all(response, attempt, None)
+            yield from self._read_all(attempt, parts, None)
+            body = self._unpacked(response, b"".join(parts))
         except Exception as exc:
+            yield "close",
             return self._broken(attempt, exc, trace)
+        yield "close",
         watcher = StreamWatcher(None, self.model.wire, whole=True)  # type: ignore[arg-type]
-        body = response.content
-        if watcher.feed(body) & (SAW_ERROR | SAW_MALFORMED):
+        saw = watcher.feed(body)
+        answer = None if saw & (SAW_ERROR | SAW_MALFORMED) else _json(body)
+        if not self.model.answered_by(answer):
             return self._failed(attempt, None, {
                 "phase": "body", "status": response.status_code,
                 "headers": response.headers.multi_items(), "body": body,
                 "whole_body": True})
         self._label(response, attempt)
-        self.driven.result = response
-        facts = {**counted(watcher), **answer_of(json.loads(body))}
+        self.result, self.error = response, None
+        facts = {**counted(watcher), **answer_of(answer)}
         return "decided", self.call.success(attempt=attempt.number, **facts)
+
+    def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
+        """The body; the client reads it again, unpacked."""
+        body = raw
+        headers = response.headers
+        if "content-encoding" in headers:
+            body = self.http.Response(
+                200, headers={"content-encoding": headers["content-encoding"]},
+                stream=self.http.ByteStream(raw)).read()
+            del headers["content-encoding"]
+            headers.pop("content-length", None)
+        response.stream = self.http.ByteStream(body)
+        return body
 
     def _streamed(self, attempt: Attempt, response: typing.Any, trace: Trace,
                   ) -> Steps:
@@ -360,10 +369,13 @@ class Exchange:
         evidence = ended(watcher)
         if evidence is not None:
             return self._failed(attempt, None, evidence)
-        self.driven.result = self._response(
+        self.error = None
+        self.result = self._response(
             response, self.http.ByteStream(b"".join(held)), attempt)
-        return "decided", self.call.success(attempt=attempt.number,
-                                            **counted(watcher))
+        facts = counted(watcher)
+        if self.model.wants_text and not watcher.saw & SAW_REASONING:
+            facts["output"] = ""
+        return "decided", self.call.success(attempt=attempt.number, **facts)
 
     def _response(self, wire: typing.Any, stream: typing.Any,
                   attempt: Attempt) -> typing.Any:
@@ -385,105 +397,23 @@ class Exchange:
             response.headers["x-fivegates-route"] = str(attempt.route)
 
 
-class GivenAway:
-    """A stream whose first content the client has: nothing is sent again.
-
-    Hears every later chunk, and tells the engine how the stream ended, once.
-    """
-
-    def __init__(self, exchange: Exchange, attempt: Attempt,
-                 watcher: StreamWatcher, held: "list[bytes]") -> None:
-        self.exchange = exchange
-        self.held = held
-        self.over = False
-        self._attempt = attempt
-        self._watcher = watcher
-        self._look_at = attempt.started + (attempt.decision.wake_ms or 0) / 1000
-
-    def heard(self, chunk: bytes) -> None:
-        """A chunk came; raises when the stream has failed with it."""
-        if self._watcher.feed(chunk) & SAW_ERROR:
-            self.ended()
-        elif time.monotonic() >= self._look_at:
-            self._look()
-
-    def _look(self) -> None:
-        """The engine's clocks: content may pause though bytes come."""
-        decision = self.exchange.call.deadline()
-        if decision.action != "keep_waiting":
-            self._finish(decision, Late(f"{decision.kind} in a stream"))
-        wait = decision.wake_ms or decision.wait_ms or 1000
-        self._look_at = time.monotonic() + wait / 1000
-
-    def ended(self) -> None:
-        """The stream is at its end, or has carried an error event."""
-        if self.over:
-            return
-        call, number = self.exchange.call, self._attempt.number
-        evidence = ended(self._watcher)
-        if evidence is None:
-            self._finish(call.success(attempt=number,
-                                      **counted(self._watcher)), None)
-            return
-        error = StreamError("an error event in the stream"
-                            if self._watcher.saw & SAW_ERROR
-                            else "the stream ended without its end", evidence)
-        self._finish(call.failure(self._attempt.evidence(evidence),
-                                  attempt=number), error)
-
-    def broke(self, exc: Exception) -> None:
-        """The wire raised; raises a refusal, or the exception itself."""
-        if self.over:
-            raise exc
-        found = evidence_of(exc)
-        if found is None:
-            self.left()
-            raise exc
-        self._finish(self.exchange.call.failure(
-            self._attempt.evidence(found), attempt=self._attempt.number), exc)
-
-    def left(self) -> None:
-        """The client closed: after the answer's own end that is the end."""
-        if self.over:
-            return
-        if self._watcher.saw & SAW_TERMINAL and not self._watcher.saw & SAW_ERROR:
-            self.ended()
-            return
-        self.over = True
-        self.exchange.driven.gone()
-
-    def _finish(self, decision: "Decision", error: "BaseException | None") -> None:
-        self.over = True
-        driven = self.exchange.driven
-        driven.told(decision)
-        driven.end(decision, None)
-        if error is not None:
-            raise told(Refused(decision, driven.call), self.exchange.http,
-                       self.exchange.request, self.exchange.model.wire, None,
-                       error)
-
-
-def ended(watcher: StreamWatcher) -> "dict[str, typing.Any] | None":
-    """Evidence of a stream that has ended badly; None: it ended well."""
-    if not watcher.saw & SAW_ERROR and watcher.saw & SAW_TERMINAL:
-        return None
-    evidence = watcher.scanner.evidence()
-    evidence["whole_body"] = True
-    return evidence
-
-
-def counted(watcher: StreamWatcher) -> "dict[str, typing.Any]":
-    """Arguments of Call.success() that the scanner knows."""
-    answer = watcher.scanner.answer()
-    out = {name: answer[name] for name in (
-        "prompt_tokens", "output_tokens", "cached_tokens", "cost_nusd")
-        if answer[name]}
-    out["visible"] = answer["visible"]
-    if answer["finish_reason"] != "none":
-        out["finish_reason"] = answer["finish_reason"]
-    if answer["final"]:
-        out["final"] = True
+def _twin(request: typing.Any, headers: typing.Any,
+          extensions: "dict[str, typing.Any]") -> typing.Any:
+    """The client's request with other headers: its own stays as it is, for
+    the client may send it again. (A copy() would leave out the body.)"""
+    out = object.__new__(type(request))
+    out.__dict__.update(request.__dict__)
+    out.headers = headers
+    out.extensions = extensions
     return out
+
+
+def _json(body: bytes) -> typing.Any:
+    """The body's value; None where it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _least(a: "float | None", b: "float | None") -> "float | None":

@@ -31,9 +31,11 @@ class Trace:
         self._sent = sent
         self._chained = chained
 
-    def note(self, name: str) -> None:
+    def note(self, name: str, info: "dict[str, typing.Any]") -> None:
         phase = _REACHED.get(name)
         if phase is not None:
+            if getattr(info.get("request"), "method", None) == b"CONNECT":
+                return  # a proxy is asked for a connection
             if phase == "send":
                 self._sent()
             self.phase = phase
@@ -41,16 +43,25 @@ class Trace:
             self.phase = "connect"
 
     def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
-        self.note(name)
+        self.note(name, info)
         if self._chained is not None:
             return self._chained(name, info)
         return None
 
     async def anote(self, name: str, info: "dict[str, typing.Any]") -> None:
         """The callback for async clients, which must be a coroutine."""
-        self.note(name)
+        self.note(name, info)
         if self._chained is not None:
             await self._chained(name, info)
+
+    def late(self, head_seen: bool, first_token: bool) -> "dict[str, typing.Any]":
+        """Evidence of an attempt given up by one of our clocks."""
+        if self.phase in ("connect", "tls"):
+            return {"phase": self.phase, "transport": {
+                "lib": "httpx", "kind": "ConnectTimeout"}}
+        return {"phase": "stream" if head_seen else "read",
+                "timeout": ("first_token_timeout" if first_token
+                            else "total_timeout")}
 
     def correct(self, evidence: "dict[str, typing.Any]") -> None:
         """Puts the traced phase into evidence of a transport error.

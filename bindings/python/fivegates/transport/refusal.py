@@ -14,18 +14,27 @@ import typing
 
 from fivegates.errors import Queued, Refused
 
-__all__ = ["told"]
+__all__ = ["passing", "told"]
 
-_CLASSES: "dict[tuple[type, type], type]" = {}
+_CLASSES: "dict[tuple[type, ...], type]" = {}
 # A refusal before any request has no answer of a server; the status an outer
 # layer is told, where the decision names none: unavailable.
 _UNAVAILABLE = 503
+# SDKs that let their own exceptions pass through from a transport. Others
+# retry any exception, but heed x-should-retry on a response.
+_PASSING = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
 
 
 class _Family(typing.NamedTuple):
     """The errors of one SDK."""
 
     module: typing.Any
+
+    @property
+    def passing(self) -> "type[Exception] | None":
+        """The base of those it lets pass through; None: of none."""
+        return getattr(self.module, _PASSING.get(self.module.__name__, ""),
+                       None)
 
     def for_status(self, status: int) -> type:
         """The class of an error answer: by its status, as the SDK does."""
@@ -53,18 +62,18 @@ def _family(headers: typing.Any, wire: str) -> "_Family | None":
     return None
 
 
-def _joined(kind: "type[Refused]", base: type) -> type:
-    """The class that is both; made once."""
-    found = _CLASSES.get((kind, base))
-    if found is None:
-        found = _CLASSES[kind, base] = type(
-            kind.__name__ + base.__name__, (kind, base),
+def _joined(kind: "type[Refused]", base: type, *more: type) -> type:
+    """The class that is all of them, made as the last one; made once."""
+    key = (kind, base, *more)
+    if key not in _CLASSES:
+        _CLASSES[key] = type(
+            kind.__name__ + base.__name__, key,
             {"__module__": __name__, "__doc__":
              f"{base.__name__}, and what fivegates decided: .decision",
-             "__init__": getattr(base, "__init__"),  # noqa: B009 - not Refused's
+             "__init__": getattr(key[-1], "__init__"),  # noqa: B009 - not Refused's
              "__str__": _text,
              "__reduce__": _plain})
-    return found
+    return _CLASSES[key]
 
 
 def _text(self: typing.Any) -> str:
@@ -123,6 +132,9 @@ def told(refused: Refused, http: typing.Any, request: typing.Any,
     """
     family = _family(request.headers, wire)
     genai = sys.modules.get("google.genai.errors")
+    if "x-stainless-lang" in request.headers and (
+            family is None or family.passing is None):
+        family, error = None, None  # it gets a response, which it heeds
     if response is None and error is None:
         response = _hinted(refused, http, request)
     out: typing.Any
@@ -144,12 +156,11 @@ def told(refused: Refused, http: typing.Any, request: typing.Any,
         response.headers["x-should-retry"] = "false"
         response.extensions["fivegates"] = refused
         return response
-    elif family is not None and _timed_out(error):
-        out = _joined(type(refused), family.module.APITimeoutError)(
-            request=request)
     elif family is not None:
-        out = _joined(type(refused), family.module.APIConnectionError)(
-            message=str(error), request=request)
+        base = (family.module.APITimeoutError if _timed_out(error)
+                else family.module.APIConnectionError)
+        out = _disconnected(family, type(refused), base)(
+            str(error), _hinted(refused, http, request))
     else:
         base = (type(error) if isinstance(error, http.TransportError)
                 else http.ReadTimeout if _timed_out(error)
@@ -160,6 +171,45 @@ def told(refused: Refused, http: typing.Any, request: typing.Any,
     if isinstance(refused, Queued):
         out.prior = refused.prior
     out.__cause__ = error
+    return out
+
+
+def _disconnected(family: _Family, kind: "type[Refused]", base: type,
+                  ) -> "typing.Callable[[str, typing.Any], typing.Any]":
+    """Makes a connection error of a message and a response in words."""
+    if family.module.__name__ == "anthropic":
+        # This SDK sends again after any connection error; but of one that has
+        # a status it asks the response.
+        status = family.module.APIStatusError
+        return lambda message, response: _joined(kind, base, status)(
+            message, response=response, body=_body(response))
+    if issubclass(base, family.module.APITimeoutError):
+        return lambda message, response: _joined(kind, base)(
+            request=response.request)
+    return lambda message, response: _joined(kind, base)(
+        message=message, request=response.request)
+
+
+def passing(exc: BaseException, request: typing.Any,
+            wire: str) -> BaseException:
+    """An exception of the host's as one that no SDK retries: its own class
+    and the SDK's in one, caused by it. Without an SDK it is the same."""
+    family = _family(request.headers, wire)
+    base = family.passing if family is not None else None
+    if base is None or not isinstance(exc, Exception) or isinstance(exc, base):
+        return exc
+    key = (type(exc), base)
+    try:
+        if key not in _CLASSES:
+            _CLASSES[key] = type(type(exc).__name__, key, {
+                "__module__": type(exc).__module__,
+                "__doc__": type(exc).__doc__})
+        out = typing.cast(Exception, _CLASSES[key].__new__(
+            _CLASSES[key], *exc.args))
+    except TypeError:  # classes that Python cannot join, or make so
+        return exc
+    out.__dict__.update(exc.__dict__)
+    out.args, out.__cause__ = exc.args, exc
     return out
 
 

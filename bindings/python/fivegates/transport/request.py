@@ -47,7 +47,8 @@ class ModelRequest:
     @staticmethod
     def api(method: str, path: str) -> "tuple[str, str] | None":
         """The API and the path below the base URL; None for other requests."""
-        if method == "POST":
+        # A thread of the Assistants API has messages too, which ask no model.
+        if method == "POST" and "/threads/" not in path:
             for wire, shape in _PATHS:
                 found = shape.search(path)
                 if found is not None:
@@ -63,6 +64,21 @@ class ModelRequest:
             return None  # the server will say what is wrong with it
         return (ModelRequest(*api, content, body) if isinstance(body, dict)
                 else None)
+
+    def answered_by(self, answer: object) -> bool:
+        """Whether the value of a whole body answers this request; what is
+        in it the engine judges."""
+        if self.wire == "generateContent":
+            return isinstance(answer, (dict, list))
+        return isinstance(answer, dict) and not self.streamed and (
+            self.wire != "chat" or bool(answer.get("choices")))
+
+    @property
+    def wants_text(self) -> bool:
+        """Whether a stream without text or tool call is an empty answer; it
+        may be an image, or sound."""
+        return self.wire in ("chat", "messages") and (
+            "audio" not in (self.body.get("modalities") or ()))
 
     def facts(self) -> "dict[str, typing.Any]":
         """Arguments of Engine.begin(), as far as the body tells them."""

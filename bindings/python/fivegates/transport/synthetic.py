@@ -7,17 +7,48 @@ see it: the model's name and two headers.
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 import typing
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Decision
+    from fivegates.transport.options import Options
     from fivegates.transport.request import ModelRequest
 
-__all__ = ["text_response"]
+__all__ = ["StandIns", "text_response"]
 
 Json = typing.Dict[str, typing.Any]
+
+
+class StandIns:
+    """The answers of one request's ladder that need no model."""
+
+    def __init__(self, http: typing.Any, request: "ModelRequest",
+                 options: "Options") -> None:
+        self._http = http
+        self._request = request
+        self._options = options
+
+    def preset(self, decision: "Decision") -> typing.Any:
+        make = self._options.preset
+        return self._response(
+            make(decision) if callable(make) else decision.text, decision)
+
+    def cached(self, decision: "Decision") -> typing.Any:
+        assert self._options.cached is not None
+        text = self._options.cached(self._request.body, decision)
+        return (self._later(text, decision) if inspect.isawaitable(text)
+                else self._response(text, decision))
+
+    async def _later(self, text: "typing.Awaitable[str | None]",
+                     decision: "Decision") -> typing.Any:
+        return self._response(await text, decision)
+
+    def _response(self, text: "str | None", decision: "Decision") -> typing.Any:
+        return None if text is None else text_response(
+            self._http, self._request, text, decision)
 
 
 def text_response(http: typing.Any, request: "ModelRequest", text: str,

@@ -27,9 +27,8 @@ class Alarm:
     """One moment and the socket to shut then."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+        self.sock: "socket.socket | None" = sock  # None: no longer needed
         self.fired = False
-        self.cancelled = False
 
 
 class Watchdog:
@@ -52,13 +51,14 @@ class Watchdog:
         with self._changed:
             first = not self._heap or until < self._heap[0][0]
             if len(self._heap) > _SWEEP:
-                self._heap = [one for one in self._heap if not one[2].cancelled]
+                self._heap = [one for one in self._heap if one[2].sock]
                 heapq.heapify(self._heap)
             heapq.heappush(self._heap, (until, next(self._order), alarm))
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._watch, name="fivegates-watchdog", daemon=True)
-                self._thread.start()
+                thread.start()  # may raise: the next one tries again
+                self._thread = thread
             elif first:
                 self._changed.notify()
         return alarm
@@ -66,13 +66,13 @@ class Watchdog:
     def disarm(self, alarm: Alarm) -> bool:
         """No longer needed; whether it had fired."""
         with self._changed:
-            alarm.cancelled = True
+            alarm.sock = None
             return alarm.fired
 
     def _watch(self) -> None:
         with self._changed:
             while True:
-                while self._heap and self._heap[0][2].cancelled:
+                while self._heap and self._heap[0][2].sock is None:
                     heapq.heappop(self._heap)
                 if not self._heap:
                     self._changed.wait(_IDLE_S)
@@ -85,11 +85,13 @@ class Watchdog:
                     self._changed.wait(left)
                     continue
                 alarm = heapq.heappop(self._heap)[2]
+                sock, alarm.sock = alarm.sock, None
                 alarm.fired = True
                 # The plain method: that of a TLS socket would also drop the
                 # session from under the thread that reads.
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(alarm.sock, socket.SHUT_RDWR)
+                if sock is not None:
+                    with contextlib.suppress(OSError):
+                        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 WATCHDOG = Watchdog()
