@@ -27,9 +27,6 @@ from referee.report import as_json, as_markdown, totals  # noqa: E402
 from referee.scenarios import SCENARIOS, Scenario  # noqa: E402
 
 SYSTEMS = ["fivegates", "fivegates transport"]
-# Faults of the package that the referee has found and nobody has mended yet.
-KNOWN = {("fivegates", "malformed chunk"), ("fivegates", "empty choices"),
-         ("fivegates", "no terminal sentinel")}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +42,6 @@ def rows() -> "dict[tuple[str, str], Played]":
 def test_fivegates(rows: "dict[tuple[str, str], Played]", system: str,
                    scenario: str) -> None:
     played = rows[system, scenario]
-    if played.failed and (system, scenario) in KNOWN:
-        pytest.xfail(str([what for _, what in played.failed]))
     assert not [f"{check.name}: {what}" for check, what in played.failed], (
         json.dumps(played.seen.journal.report(), indent=1))
 

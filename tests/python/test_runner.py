@@ -423,6 +423,41 @@ def test_own_evidence(rig: Rig, drive: typing.Any) -> None:
     assert len(send.attempts) == 2
 
 
+def _chunk(text: "str | None", reason: "str | None" = None) -> object:
+    return {"choices": [{"delta": {"content": text}, "finish_reason": reason}]}
+
+
+def _then(error: BaseException) -> "typing.Iterator[object]":
+    raise error
+    yield
+
+
+@pytest.mark.parametrize("stream, reason", [
+    ([_chunk("some"), _chunk(None, "stop")], "complete"),
+    ([_chunk("some")], "partial_output"),  # a clean end, but not the answer's
+    (["a", "b"], "complete"),  # events of no API we know: nothing is claimed
+])
+def test_a_stream_needs_the_answers_own_end(rig: Rig, stream: "list[object]",
+                                            reason: str) -> None:
+    with contextlib.suppress(fivegates.Refused):
+        rig.run(lambda attempt: list(attempt.watch(stream)), clear=None)
+    assert rig.heard[-1].reason == reason
+
+
+def test_an_event_that_is_no_json_is_the_providers_fault(rig: Rig) -> None:
+    bad = json.JSONDecodeError("no", "{", 0)
+    sends = rig.fake(lambda a: list(a.watch(_then(bad))), "from elsewhere")
+    assert rig.run(sends) == "from elsewhere"
+    with pytest.raises(json.JSONDecodeError):  # not the stream's: a bug
+        rig.run(rig.fake(bad))
+
+
+def test_no_choice_is_no_answer(rig: Rig) -> None:
+    sends = rig.fake({"choices": [], "usage": {
+        "prompt_tokens": 5, "completion_tokens": 1}}, "ok")
+    assert rig.run(sends) == "ok"
+
+
 def test_what_an_inner_run_decided_is_not_tried_again(rig: Rig) -> None:
     """Also where it reraised the last attempt's own exception."""
     inner = Rig(copy.deepcopy(CARD))

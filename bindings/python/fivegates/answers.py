@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import typing
 
-__all__ = ["answer_of", "finish_word", "progress_of"]
+__all__ = ["answer_of", "finish_word", "is_event", "progress_of"]
 
 Facts = typing.Dict[str, typing.Any]
 
@@ -113,6 +113,10 @@ def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
 
 def answer_of(result: object) -> Facts:
     """Arguments for Call.success(), as far as the result tells them."""
+    if _get(result, "choices") == []:
+        # No choice is a failed answer, not an answer of no words: its usage
+        # would say that the model had run to its end.
+        return {"output": ""}
     out = usage_of(result)
     text: "str | None" = None
     calls: "list[Facts]" = []
@@ -161,6 +165,12 @@ def answer_of(result: object) -> Facts:
     if calls:
         out["tool_calls"] = calls
     return out
+
+
+def is_event(chunk: object) -> bool:
+    """Whether this is an event of a stream in one of the APIs' shapes."""
+    return _get(chunk, "choices") is not None or isinstance(
+        _get(chunk, "type"), str)
 
 
 def progress_of(chunk: object) -> Facts:

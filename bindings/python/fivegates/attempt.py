@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 import typing
 
-from fivegates.answers import answer_of, finish_word, progress_of
+from fivegates.answers import (
+    answer_of,
+    finish_word,
+    is_event,
+    progress_of,
+)
 from fivegates.edits import edit
+from fivegates.errors import StreamError
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision, EventKind, ToolState
@@ -45,6 +52,7 @@ class Attempt:
         self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
                                        "reasoning": 0, "tool_args_bytes": 0}
         self.head_seen = False
+        self.event_seen = False  # of an API this package can read
         self.finish: "str | None" = None
         self._usage: "dict[str, typing.Any]" = {}
         self.changes = _changes(decision)
@@ -158,6 +166,7 @@ class Attempt:
         """Reports one parsed event of an openai or anthropic stream."""
         if not self.head_seen:
             self.accepted()
+        self.event_seen = self.event_seen or is_event(chunk)
         facts = progress_of(chunk)
         if facts.get("text"):
             self.token(max(1, len(facts["text"]) // 4))
@@ -173,17 +182,42 @@ class Attempt:
             self.terminal(facts["finish"])
 
     def watch(self, stream: "typing.Iterable[T]") -> "typing.Iterator[T]":
-        """The stream's events, each reported before it is passed on."""
-        for chunk in stream:
+        """The stream's events, each reported before it is passed on.
+
+        Raises StreamError where the stream ends without the answer's own end,
+        or an event cannot be read.
+        """
+        events = iter(stream)
+        while True:
+            try:
+                chunk = next(events)
+            except StopIteration:
+                break
+            except (json.JSONDecodeError, UnicodeDecodeError) as exc:
+                raise _garbage(exc) from exc
             self.observe(chunk)
             yield chunk
+        self._ended()
 
     async def awatch(self, stream: "typing.AsyncIterable[T]",
                      ) -> "typing.AsyncIterator[T]":
         """The same for async code."""
-        async for chunk in stream:
+        events = stream.__aiter__()
+        while True:
+            try:
+                chunk = await events.__anext__()
+            except StopAsyncIteration:
+                break
+            except (json.JSONDecodeError, UnicodeDecodeError) as exc:
+                raise _garbage(exc) from exc
             self.observe(chunk)
             yield chunk
+        self._ended()
+
+    def _ended(self) -> None:
+        if self.finish is None and self.event_seen:
+            raise StreamError("the stream ended without its end", {
+                "phase": "stream", "status": 200, "whole_body": True})
 
     # ---- how it ended
 
@@ -221,6 +255,13 @@ class Attempt:
                 and out["elapsed_ms"] >= late):
             out.setdefault("timeout", "first_token_timeout")
         return out
+
+
+def _garbage(exc: ValueError) -> StreamError:
+    """An event that is no JSON, or no text, is the provider's fault."""
+    return StreamError(f"an event that cannot be read: {exc}", {
+        "phase": "stream", "status": 200, "transport": {
+            "lib": "json", "kind": "JSONDecodeError", "message": str(exc)}})
 
 
 def _seconds(ms: int) -> "float | None":

@@ -95,6 +95,17 @@ _USER_TEXTS = {
 }
 
 
+class StreamError(Exception):
+    """The stream ended without its end, or carried an error event.
+
+    evidence is what engine.run(evidence=...) needs; the runner finds it.
+    """
+
+    def __init__(self, message: str, evidence: "dict[str, typing.Any]") -> None:
+        super().__init__(message)
+        self.evidence = evidence
+
+
 class Refused(FivegatesError):
     """The engine ended the call with fail_closed.
 

@@ -25,22 +25,12 @@ from fivegates._core import (
     SseScanner,
 )
 from fivegates.attempt import Attempt
+from fivegates.errors import StreamError
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Wire
 
 __all__ = ["StreamError", "StreamWatcher", "aiter_bytes", "iter_bytes"]
-
-
-class StreamError(Exception):
-    """The stream ended without its end, or carried an error event.
-
-    evidence is what engine.run(evidence=...) needs; the runner finds it.
-    """
-
-    def __init__(self, message: str, evidence: "dict[str, typing.Any]") -> None:
-        super().__init__(message)
-        self.evidence = evidence
 
 
 class StreamWatcher:

@@ -40,7 +40,8 @@ class _Family(typing.NamedTuple):
         """The class of an error answer: by its status, as the SDK does."""
         base: type = self.module.APIStatusError
         for value in list(vars(self.module).values()):  # SDKs load lazily
-            if (isinstance(value, type) and issubclass(value, base)
+            # isinstance() would wake what the SDK loads when it is first used.
+            if (type(value) is type and issubclass(value, base)
                     and vars(value).get("status_code") == status):
                 return value
         if status >= 500:
