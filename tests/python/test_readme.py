@@ -27,8 +27,7 @@ def section(title: str) -> "tuple[str, str]":
 
 def test_the_guarded_call(provider: Provider, tmp_path: typing.Any,
                           monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("openai")
-    pytest.importorskip("httpx2")
+    pytest.importorskip("openai", "3")
     code, card = section("A guarded call")
     (tmp_path / "card.yaml").write_text(card.replace(
         "https://api.openai.com/v1", provider.url + "/ok/v1"))
@@ -127,33 +126,77 @@ def test_answers_when_all_fails(card: "dict[str, typing.Any]",
     scope["client"].close()
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_the_tool(policy: fivegates.Policy, lost: bool) -> None:
+@pytest.mark.parametrize("lost", ["", "done", "not done"])
+def test_agents(policy: fivegates.Policy, lost: str) -> None:
+    """The tool acts once, also when its acknowledgement is lost."""
     httpx2 = pytest.importorskip("httpx2")
-    code, = re.findall(r"acts on the world\n.*?```python\n(.*?)```", README, re.S)
+    code, _ = section("Agents")
+    tried: "list[str]" = []
     paid: "list[str]" = []
 
-    def pay_back(op: str, arguments: str) -> None:
-        paid.append(op)
-        if lost:
+    def pay_back(op: str) -> str:
+        tried.append(op)
+        first = len(tried) == 1
+        if not (first and lost == "not done"):
+            paid.append(op)
+        if first and lost:
             raise httpx2.ReadError("the connection broke")
+        return "paid"
 
     def named(**facts: typing.Any) -> types.SimpleNamespace:
         return types.SimpleNamespace(**facts)
 
-    answer = named(choices=[named(finish_reason="tool_calls", message=named(
-        content=None, tool_calls=[named(id="1", function=named(
-            name="refund", arguments="{}"))]))])
-    client = named(chat=named(completions=named(create=lambda **request: answer)))
+    def said(content: "str | None", *tools: typing.Any) -> typing.Any:
+        return named(choices=[named(
+            finish_reason="tool_calls" if tools else "stop",
+            message=named(content=content, tool_calls=list(tools)))])
+
+    answers = [said(None, named(id="1", function=named(
+        name="refund", arguments="{}"))), ConnectionRefusedError("no"),
+        said("It is paid.")]
+    asked: "list[list[typing.Any]]" = []
+
+    def create(**request: typing.Any) -> typing.Any:
+        asked.append(list(request["messages"]))
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client = named(chat=named(completions=named(create=create)))
     client.with_options = lambda **options: client
     scope: "dict[str, typing.Any]" = {
-        "fivegates": fivegates, "engine": fivegates.Engine(policy),
-        "httpx2": httpx2, "client_for": lambda attempt: client,
-        "pay_back": pay_back, "was_paid_back": lambda op: op in paid}
-    exec(compile(code.replace('"support-answer"', '"w"'), "README.md", "exec"),
-         scope)
-    assert scope["refund"]({"messages": []}) is (None if lost else answer)
-    assert len(paid) == 1
+        "engine": fivegates.Engine(policy), "httpx2": httpx2, "TOOLS": [],
+        "client_for": lambda attempt: client, "pay_back": pay_back,
+        "was_paid_back": lambda op: "paid" if op in paid else None}
+    exec(compile(code.replace('"support-answer"', '"bare"'), "README.md",
+                 "exec"), scope)
+    assert scope["serve"]("order-1", []) == "It is paid."
+    assert paid == ["refund:order-1"]
+    assert len(tried) == (2 if lost == "not done" else 1)
+    # The step after the tool was sent again alone, with the same history.
+    assert len(asked) == 3 and asked[1] == asked[2]
+    assert asked[2][-1]["content"] == "paid"
+
+
+def test_inside_the_sdk(provider: Provider,
+                        card: "dict[str, typing.Any]",
+                        monkeypatch: pytest.MonkeyPatch,
+                        capsys: "pytest.CaptureFixture[str]") -> None:
+    pytest.importorskip("openai", "3")
+    card["routes"]["main"]["base_url"] = provider.url + "/ok/v1"
+    card["workflows"]["support-answer"] = card["workflows"]["bare"]
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/ok/v1")
+    scope: "dict[str, typing.Any]" = {
+        "engine": fivegates.Engine(fivegates.Policy.loads(
+            card, auto_fingerprint=True)),
+        "messages": [{"role": "user", "content": "x"}]}
+    code, _ = section("Inside the SDK you already use")
+    exec(compile(code, "README.md", "exec"), scope)
+    told = capsys.readouterr().out
+    assert told.startswith("1 workflow support-answer") and "=> accept" in told
+    scope["client"].close()
 
 
 def test_the_approved_stand_in() -> None:
@@ -182,8 +225,10 @@ def test_the_reasons() -> None:
 def test_links() -> None:
     """Every relative link of the documents leads to a file, and its heading."""
     pages = [path for folder in (".", "core", "core/doc", "bindings/python",
-                                 "tests", "tests/vectors", "benchmarks")
-             for path in (ROOT / folder).glob("*.md")]
+                                 "bindings/python/docs", "tests",
+                                 "tests/vectors", "benchmarks", "examples",
+                                 "examples/*")
+             for path in ROOT.glob(f"{folder}/*.md")]
     assert len(pages) > 6
     for page in pages:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
