@@ -110,8 +110,9 @@ def main() -> None:
         (shop.answer if request.path.startswith("/shop") else chat)(
             request, word, body)
 
-    with Loopback(answer, main=["tool", "503", "503", "tool", "ok"],
-                  backup=["ok"], shop=["ok", "lost", "ok"]) as provider:
+    # The stand-in asks for the charge once more; it is held, not made again.
+    with Loopback(answer, main=["tool", "503", "503", "ok", "tool", "ok"],
+                  backup=["tool"], shop=["ok", "lost", "ok"]) as provider:
         agent = Agent(fivegates.Engine(provider.policy(HERE / "card.yaml")),
                       provider.url + "/shop/")
         print("the provider fails after the tool has acted")

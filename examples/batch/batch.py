@@ -43,11 +43,13 @@ def work(engine: fivegates.Engine, jobs: Jobs) -> None:
     while (job := jobs.next()) is not None:
         number, text, prior = job
         try:
-            answer = engine.run("summaries", send, stream=False, prior=prior,
-                                prompt_tokens=40, max_output_tokens=60)
+            outcome = engine.run("summaries", send, stream=False, prior=prior,
+                                 prompt_tokens=40, max_output_tokens=60,
+                                 outcome=True)
             jobs.put(number, state="done",
-                     answer=answer.choices[0].message.content)
-            print(f"  job {number}: done")
+                     answer=outcome.value.choices[0].message.content)
+            print(f"  job {number}: done, {outcome.decision.attempts_left} "
+                  f"attempts left")
         except fivegates.Queued as queued:  # later; what it has spent counts
             jobs.put(number, prior=json.dumps(queued.prior),
                      due=time.time() + queued.decision.wait_ms / 1000)
