@@ -20,6 +20,8 @@ _same = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_same)
 globals().update({name: value for name, value in vars(_same).items()
                   if name.startswith("test_") or name == "server"})
+# This major's sync stream is a cycle of its own and waits for the collector.
+del globals()["test_a_stream_that_is_dropped_is_closed_at_once"]
 
 
 def test_it_is_the_old_sdk() -> None:

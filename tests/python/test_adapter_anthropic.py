@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import gzip
 import http.server
 import json
@@ -670,6 +671,38 @@ def test_a_reader_who_leaves(server: Server, use_async: bool) -> None:
     assert rig.main()["in_flight"] == 0
 
 
+@both
+def test_a_stream_that_is_dropped_is_closed_at_once(
+        server: Server, use_async: bool) -> None:
+    """No cycle keeps it: it does not wait for the garbage collector."""
+    server.script = [stream(wait_after=3)]
+    rig = Rig(server)
+
+    async def first(client: anthropic.AsyncAnthropic) -> str:
+        async for event in await client.messages.create(**ASK, stream=True):
+            return event.type
+        return "nothing"
+
+    async def go() -> None:
+        async with rig.aclient() as client:
+            assert await first(client) == "message_start"
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+                if "client_gone" in rig.ledger.lines[-1]:
+                    break
+
+    gc.disable()
+    try:
+        if use_async:
+            asyncio.run(go())
+        else:
+            for _ in rig.client.messages.create(**ASK, stream=True):
+                break
+    finally:
+        gc.enable()
+    assert json.loads(rig.ledger.lines[-1])["reason"] == "client_gone"
+
+
 def test_a_reader_who_leaves_after_the_end(server: Server) -> None:
     server.script = [stream()]
     rig = Rig(server)
@@ -740,6 +773,16 @@ def test_a_route_elsewhere_gets_its_own_key(
     path, headers, _ = server.seen[1]
     assert path == "/other/v1/messages"
     assert key_of(headers) == "sk-b"
+
+
+def test_beta_requests_are_guarded_too(server: Server) -> None:
+    server.script = [error(503), whole()]
+    rig = Rig(server, card=elsewhere(server), keys={"backup": "sk-k"})
+    answer = rig.client.beta.messages.create(**ASK, betas=["some-beta"])
+    assert answer.content[0].text == "hello"  # type: ignore[union-attr]
+    assert [path for path, _, _ in server.seen] == [
+        "/v1/messages?beta=true", "/other/v1/messages?beta=true"]
+    assert server.seen[1][1]["anthropic-beta"] == "some-beta"
 
 
 def test_a_key_given_by_route(server: Server) -> None:

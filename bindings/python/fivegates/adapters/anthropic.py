@@ -382,8 +382,12 @@ class _Call:
     # ---- how it ended
 
     def answer(self, value: typing.Any) -> typing.Any:
-        """What the SDK is given: it parses its own response, once."""
-        return value if self.stood_in else self.response
+        """What the SDK is given: it parses its own response, once.
+
+        Nothing here keeps it: a stream is closed when its reader drops it.
+        """
+        response, self.response, self.driven.result = self.response, None, None
+        return value if self.stood_in else response
 
     def ended_by(self, exc: BaseException) -> BaseException:
         """What is raised to the SDK instead of exc."""

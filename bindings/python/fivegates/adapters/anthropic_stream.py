@@ -45,7 +45,9 @@ class Watched:
                  response: typing.Any, told: Told) -> None:
         self.driven = driven
         self.attempt = attempt
-        self.response = response
+        # Not the response itself: it keeps the stream that is read, which
+        # then would not be closed when its reader drops it.
+        self.client = response._client
         self.raw = response.http_response
         self.told = told
         self.watcher = StreamWatcher(attempt, "messages")
@@ -90,7 +92,7 @@ class Watched:
             body = json.loads(text)
         except ValueError:
             body = text
-        error: Exception = self.response._client._make_status_error(
+        error: Exception = self.client._make_status_error(
             str(body), body=body, response=self.raw)
         return error
 
@@ -133,6 +135,7 @@ class Watched:
                 yield from self._heard(chunk)
         finally:
             self._left()
+            self.chunks.close()
 
     async def _aiter(self, chunk_size: "int | None" = None,
                      ) -> "typing.AsyncIterator[bytes]":
@@ -154,6 +157,7 @@ class Watched:
                     yield part
         finally:
             self._left()
+            await self.chunks.aclose()
 
     def _close(self) -> None:
         if not self.reading:
@@ -177,12 +181,18 @@ class Watched:
 
     # ---- how it ended
 
+    def _end(self) -> None:
+        """Leaves the response as it was: no cycle keeps it from closing."""
+        self.ended = True
+        for name in ("iter_bytes", "close", "aiter_bytes", "aclose"):
+            self.raw.__dict__.pop(name, None)
+
     def _left(self) -> None:
         """Nobody reads on: the caller left, unless the answer was there."""
         if self.ended:
             return
         if not self.watcher.saw & SAW_TERMINAL:
-            self.ended = True
+            self._end()
             self.driven.gone()
             return
         try:
@@ -198,7 +208,7 @@ class Watched:
             self.watcher.close()
         except StreamError as exc:
             raise self._broke(exc)
-        self.ended = True
+        self._end()
         try:
             self._decided(self.driven.call.success(
                 attempt=self.attempt.number, **self.attempt.facts(None)))
@@ -207,7 +217,7 @@ class Watched:
 
     def _broke(self, exc: Exception) -> BaseException:
         """The engine hears of a failure: what the caller gets for it."""
-        self.ended = True
+        self._end()
         found = evidence_of(exc)
         if found is None:
             self.driven.broken(exc)

@@ -9,9 +9,9 @@ A run of the agent is one call of the engine's, each request to a model one of
 its steps; each goes to the model of the route the engine names, so the agent's
 own model is not used. Tools are told to the engine: requested, started, then
 committed or failed. After a tool whose end is not known a failed step is not
-sent again (reconcile_first): refused.call.resolved(tool_call_id, effect) is for
-what you look up. A refusal is both Refused and the exception of the chat model,
-and marked as not retryable for layers outside.
+sent again (reconcile_first): refused.call.resolved(tool_call_id, effect) is
+for what you look up. A refusal is both Refused and the exception of the chat
+model, and marked as not retryable for layers outside.
 
 Name it last in middleware=[...]: what is inside of it (a retry or a fallback
 of langchain's own) is hidden from the engine, and repeats what it must not.
