@@ -89,7 +89,33 @@ static void commit_line(fg_text *t, const fg_call_state *s, const fg_decision *d
   fg_text_z(t, "\n");
 }
 
-static void budget_line(fg_text *t, const fg_decision *d) {
+/* The routes one gate refused, each with why, after `before`; 0: it refused none. */
+static int refused(fg_text *t, const char *before, uint32_t gate, const fg_engine *e, const fg_call_state *s, const fg_decision *d) {
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  uint32_t i, k;
+  int any = 0;
+  for (i = 0; i < d->rejected_count && i < FG_ROUTES_MAX; i++) {
+    const uint32_t id = d->rejected[i] & 0xffffu, why = d->rejected[i] >> 16;
+    if (fg_reason_gate(why) != gate) {
+      continue;
+    }
+    fg_text_z(t, any ? ", " : before);
+    any = 1;
+    route(t, e->policy, id);
+    fg_text_z(t, ": ");
+    word(t, FG_TABLE_REASON, why);
+    for (k = 0; gate == FG_GATE_CONTRACT && k < w->standin_count; k++) {
+      if (w->standin[k].route + 1 == id && w->standin[k].barred == why && w->standin[k].section.len != 0) {
+        fg_text_z(t, " (");
+        fg_text_put(t, fg_policy_pool(e->policy) + w->standin[k].section.off, w->standin[k].section.len);
+        fg_text_z(t, ")");
+      }
+    }
+  }
+  return any;
+}
+
+static void budget_line(fg_text *t, const fg_engine *e, const fg_call_state *s, const fg_decision *d) {
   fg_text_z(t, "3 budget  ");
   mark(t, FG_GATE_BUDGET, d);
   fg_text_z(t, "left: ");
@@ -110,34 +136,15 @@ static void budget_line(fg_text *t, const fg_decision *d) {
     fg_text_usd(t, d->cost_left_nusd);
     fg_text_z(t, " extra");
   }
+  refused(t, "; refused: ", FG_GATE_BUDGET, e, s, d);
   fg_text_z(t, "\n");
 }
 
 /* One of the two route gates: what stopped each rejected route there. */
 static void route_line(fg_text *t, const char *title, uint32_t gate, const fg_engine *e, const fg_call_state *s, const fg_decision *d) {
-  const fg_policy_workflow *w = fg_workflow_of(e, s);
-  uint32_t i, k, any = 0;
   fg_text_z(t, title);
   mark(t, gate, d);
-  for (i = 0; i < d->rejected_count && i < FG_ROUTES_MAX; i++) {
-    const uint32_t id = d->rejected[i] & 0xffffu, why = d->rejected[i] >> 16;
-    if (fg_reason_gate(why) != gate) {
-      continue;
-    }
-    fg_text_z(t, any ? ", " : "");
-    any = 1;
-    route(t, e->policy, id);
-    fg_text_z(t, ": ");
-    word(t, FG_TABLE_REASON, why);
-    for (k = 0; gate == FG_GATE_CONTRACT && k < w->standin_count; k++) {
-      if (w->standin[k].route + 1 == id && w->standin[k].barred == why && w->standin[k].section.len != 0) {
-        fg_text_z(t, " (");
-        fg_text_put(t, fg_policy_pool(e->policy) + w->standin[k].section.off, w->standin[k].section.len);
-        fg_text_z(t, ")");
-      }
-    }
-  }
-  if (!any) {
+  if (!refused(t, "", gate, e, s, d)) {
     fg_text_z(t, gate == FG_GATE_CONTRACT ? "no stand-in was refused" : "no route was refused");
   }
   fg_text_z(t, "\n");
@@ -212,7 +219,7 @@ uint32_t fg_explain(const fg_engine *e, const fg_call *c, const fg_decision *d, 
   fg_text_z(&t, "\n");
   owner_line(&t, e, s, d);
   commit_line(&t, s, d);
-  budget_line(&t, d);
+  budget_line(&t, e, s, d);
   route_line(&t, "4 contract", FG_GATE_CONTRACT, e, s, d);
   route_line(&t, "5 health  ", FG_GATE_HEALTH, e, s, d);
   decision_line(&t, e, d);

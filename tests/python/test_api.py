@@ -417,3 +417,18 @@ def test_sse_scanner() -> None:
     whole = fivegates.SseScanner("chat", whole=True)
     assert whole.feed(bytearray(b'{"error": {"message": "x"}}')) & (
         fivegates.SAW_ERROR)
+
+
+def test_explain_names_the_routes_a_budget_refused(
+        card: "dict[str, typing.Any]") -> None:
+    """A stand-in that would cost too much is not passed over in silence."""
+    card["workflows"]["w"].update(budget={"extra_tokens": 0}, ladder=[])
+    engine = fivegates.Engine(fivegates.Policy.loads(
+        card, auto_fingerprint=True))
+    call = engine.begin("w", prompt_tokens=10, max_output_tokens=10)
+    call.begin_attempt()
+    call.event("sent")
+    decision = call.failure({"phase": "response", "status": 500})
+    assert decision.action == "fail_closed"
+    assert ("refused: main: tokens_exhausted, backup: tokens_exhausted"
+            in decision.explain())
