@@ -1,0 +1,8 @@
+-- luacheck bindings/lua tests/lua benchmarks/lua
+std = "luajit"
+max_line_length = 90
+cache = false
+exclude_files = { "bindings/lua/fivegates/cdef.lua" }
+files["tests/lua/*_spec.lua"] = { std = "luajit+busted" }
+-- A method keeps its self, whether it looks at it or not.
+self = false
