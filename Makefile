@@ -31,6 +31,10 @@ wheel: ## an abi3 wheel with cJSON bundled, in dist/
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair --strip -w dist build/wheel/*.whl
 	@ls -l dist/*.whl
 
+referee: ## what each way of retrying does after 31 faults, as a table (a minute)
+	@.ci/setup test
+	@cd tests && ../$(VENV)/bin/python -m referee $(or $(ARGS),--markdown)
+
 bench: ## DESIGN 15 as measured here, and other libraries beside it (ARGS="--runs 9")
 	@.ci/setup test
 	@$(VENV)/bin/python benchmarks/run.py $(ARGS)
@@ -45,5 +49,5 @@ format: ## clang-format over the C sources
 clean: ## remove build results (the virtual environment stays)
 	rm -rf build dist bindings/python/*.egg-info
 
-.PHONY: help demo test build unit wheel bench fuzz format clean
+.PHONY: help demo test build unit wheel referee bench fuzz format clean
 .DEFAULT_GOAL := help

@@ -54,16 +54,22 @@ def test_the_first_page(provider: Provider, tmp_path: typing.Any,
                         monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openai")
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    code, = re.findall(r"```python\n(.*?)```", page, re.S)
+    guarded, loop = re.findall(r"```python\n(.*?)```", page, re.S)
     card, = re.findall(r"```yaml\n(.*?)```", page, re.S)
     (tmp_path / "card.yaml").write_text(card)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/ok/v1")
+    import openai
+    plain = openai.OpenAI(max_retries=0)
     scope: "dict[str, typing.Any]" = {
-        "messages": [{"role": "user", "content": "x"}]}
-    exec(compile(code, "README.md", "exec"), scope)
-    assert scope["answer"] == "one two three four five "
+        "messages": [{"role": "user", "content": "x"}], "plain_client": plain}
+    for code in (guarded, loop):
+        scope["answer"] = None
+        exec(compile(code, "README.md", "exec"), scope)
+        assert scope["answer"] == "one two three four five "
+    assert scope["engine"].workflow("answer")["primary_success"] == 2
+    plain.close()
     scope["client"].close()
 
 
