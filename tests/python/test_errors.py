@@ -10,6 +10,7 @@ import typing
 import pytest
 
 import fivegates
+from fivegates.testing import ProviderError
 
 
 @pytest.fixture
@@ -275,6 +276,28 @@ def test_lone_surrogates_and_bytes() -> None:
     fivegates.classify({"body": b"\xff\xfe", "headers": {"x": b"\xff"}})
     fivegates.classify({"headers": {f"h{i}": "v" for i in range(500)}})
     fivegates.classify({"headers": {"h": ["a", "b", None], "n": 5}})
+
+
+def test_decision_of(policy: fivegates.Policy) -> None:
+    engine = fivegates.Engine(policy)
+
+    def bad(attempt: fivegates.Attempt) -> None:
+        raise ProviderError(400)
+
+    for reraise in (False, True):
+        try:
+            try:
+                engine.run("bare", bad, reraise=reraise)
+            except Exception as inner:
+                raise RuntimeError("a framework's own") from inner
+        except RuntimeError as error:
+            found = fivegates.decision_of(error)
+            assert found is not None and found.action == "fail_closed"
+    loop = RuntimeError()
+    loop.__cause__ = other = RuntimeError()
+    other.__cause__ = loop
+    assert fivegates.decision_of(loop) is None
+    assert fivegates.decision_of(None) is None
 
 
 def test_names() -> None:

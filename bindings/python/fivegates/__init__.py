@@ -38,6 +38,7 @@ from fivegates.errors import (
     Refused,
     RegionError,
     StateError,
+    decision_of,
 )
 from fivegates.evidence import evidence_of
 from fivegates.runner import Outcome
@@ -48,5 +49,5 @@ __all__ = [
     "ArgumentError", "Attempt", "Call", "Decision", "Engine", "Failure",
     "FivegatesError", "Outcome", "Policy", "PolicyError", "Queued", "Refused",
     "Region", "RegionError", "SseScanner", "StateError", "__version__",
-    "classify", "decide", "evidence_of", "gate_of", "names",
+    "classify", "decide", "decision_of", "evidence_of", "gate_of", "names",
 ]

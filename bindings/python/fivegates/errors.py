@@ -9,7 +9,8 @@ if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision
 
 __all__ = ["ArgumentError", "FivegatesError", "PolicyError", "Queued",
-           "Refused", "RegionError", "StateError"]
+           "Refused", "RegionError", "StateError", "StreamError",
+           "decision_of"]
 
 
 class FivegatesError(Exception):
@@ -163,6 +164,22 @@ class Queued(Refused):
     def user_may_retry(self) -> bool:
         """False: the call is asked again by whoever queued it."""
         return False
+
+
+def decision_of(exc: "BaseException | None") -> "Decision | None":
+    """What was decided, where an exception is, or came from, a refusal.
+
+    Frameworks wrap the errors of the SDK beneath; the refusal is then the
+    cause of what they raise. None: no decision of an engine led here.
+    """
+    seen: "set[int]" = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        found = getattr(exc, "refused", exc)  # of engine.run(reraise=True)
+        if isinstance(found, Refused):
+            return found.decision
+        exc = exc.__cause__ or exc.__context__
+    return None
 
 
 def _from_facts(kind: "type[Refused]", facts: "dict[str, typing.Any]",

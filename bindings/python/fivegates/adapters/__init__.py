@@ -1,4 +1,4 @@
-"""fivegates inside the retry hooks of other libraries.
+"""fivegates inside other libraries' retry hooks and middleware.
 
 | module | for | hook |
 | --- | --- | --- |
@@ -7,6 +7,9 @@
 | adapters.requests | requests | an HTTPAdapter |
 | adapters.aiohttp | aiohttp 3.12 and later | a client middleware |
 | adapters.botocore | boto3, botocore: bedrock-runtime | needs-retry |
+| adapters.anthropic | anthropic 0.108 and later | a middleware |
+| adapters.langchain | langchain 1: agents | an agent's middleware |
+| adapters.litellm | litellm: Router | a logger that gates and tells |
 
 Each is imported by itself, and imports its library. What it cannot see is in
 its docstring.
