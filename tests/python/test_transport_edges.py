@@ -454,3 +454,37 @@ def test_a_request_leaves_no_garbage(name: str, stream: bool) -> None:
             assert gc.collect() == 0
         finally:
             gc.enable()
+
+
+def test_a_dropped_stream_is_hung_up_with_the_next_request() -> None:
+    """Not by the collector: it runs anywhere, also in a thread that holds
+    the lock of the very pool."""
+    gone = threading.Event()
+
+    def some(wire: Wire, body: Json) -> None:
+        wire.sse()
+        wire.chunk(chat_event("some"))
+        if wire.left(5):
+            gone.set()
+
+    with WireServer(some=some) as server:
+        engine = engine_of(server, "some")
+        with transport.client(HTTP, engine, "w") as client:
+            def drop() -> None:
+                request = client.build_request(
+                    "POST", f"{server.url}/some/v1/chat/completions",
+                    json={"model": "m1", "messages": MESSAGES, "stream": True})
+                answer = client.send(request, stream=True)
+                cycle: "list[typing.Any]" = [answer]
+                cycle.append(cycle)
+                del answer, cycle
+                with client._transport.inner._pool._optional_thread_lock:
+                    gc.collect()
+
+            thread = threading.Thread(target=drop, daemon=True)
+            thread.start()
+            thread.join(10)
+            assert not thread.is_alive(), "the collector waits for the lock"
+            client.get(f"{server.url}/ok/v1/models")
+            assert gone.wait(5) and idle(engine)
+            assert engine.workflow("w")["cancelled"] == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing
+import weakref
 
 from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
@@ -21,9 +23,14 @@ def make(http: typing.Any) -> type:
     class GuardedStream(http.SyncByteStream):  # type: ignore[misc]
         """What is left of an answer, watched while the client reads it."""
 
-        def __init__(self, given: GivenAway, wire: "Wire") -> None:
+        def __init__(self, given: GivenAway, wire: "Wire",
+                     dropped: "Dropped") -> None:
             self._given = given
             self._wire = wire
+            # Keeps what must be closed out of the collector's hands: that
+            # runs anywhere, also where the pool's own lock is held.
+            self._drop = weakref.finalize(self, dropped.append, (given, wire))
+            self._drop.atexit = False
 
         def __iter__(self) -> "typing.Iterator[bytes]":
             given, wire = self._given, self._wire
@@ -33,7 +40,7 @@ def make(http: typing.Any) -> type:
                 for chunk in wire.chunks:
                     given.heard(chunk)
                     yield chunk
-            except GeneratorExit:  # dropped; perhaps by the garbage collector
+            except GeneratorExit:  # the stream may be closed later
                 raise
             except Exception as exc:
                 wire.close()
@@ -45,6 +52,7 @@ def make(http: typing.Any) -> type:
                 given.ended()
 
         def close(self) -> None:
+            self._drop.detach()
             try:
                 self._given.left()
             finally:
@@ -56,16 +64,21 @@ def make(http: typing.Any) -> type:
         def __init__(self, inner: typing.Any, options: Options) -> None:
             self.inner = inner
             self.options = options
+            self._dropped: "Dropped" = []
 
         def handle_request(self, request: typing.Any) -> typing.Any:
+            if self._dropped:
+                _close(self._dropped)
             api = ModelRequest.api(request.method, request.url.path)
             model = ModelRequest.of(api, request.read()) if api else None
             if model is None:
                 return self.inner.handle_request(request)
             wire = Wire(self.inner)
+            dropped = self._dropped
             try:
                 exchange = Exchange(http, self.options, request, model,
-                                    lambda given: GuardedStream(given, wire))
+                                    lambda given: GuardedStream(
+                                        given, wire, dropped))
             except Exception as exc:
                 raise passing(exc, request, model.wire)
             return wire.drive(exchange)
@@ -78,9 +91,25 @@ def make(http: typing.Any) -> type:
             self.inner.__exit__(*exc)
 
         def close(self) -> None:
+            _close(self._dropped)
             self.inner.close()
 
     return GuardedTransport
+
+
+# Streams that nobody closed.
+Dropped = typing.List[typing.Tuple[GivenAway, "Wire"]]
+
+
+def _close(dropped: Dropped) -> None:
+    """Hangs them up: with the next request, or at the client's end."""
+    while dropped:
+        with contextlib.suppress(Exception):  # nobody's to hear of
+            given, wire = dropped.pop()
+            try:
+                given.left()
+            finally:
+                wire.close()
 
 
 class Wire:
