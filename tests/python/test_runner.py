@@ -470,6 +470,8 @@ def test_what_an_inner_run_decided_is_not_tried_again(rig: Rig) -> None:
         rig.run(sends)
     assert isinstance(caught.value.refused, fivegates.Refused)  # type: ignore[attr-defined]
     assert len(sends.attempts) == 1
+    # The same object raised by somebody else later is a failure like any.
+    assert rig.run(rig.fake(BUSY, "ok")) == "ok"
 
 
 def test_attempt(rig: Rig) -> None:

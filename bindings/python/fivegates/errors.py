@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 import typing
 
@@ -111,7 +112,8 @@ class Refused(FivegatesError):
     """The engine ended the call with fail_closed.
 
     decision says why; the exception of the last attempt, if there was one, is
-    its __cause__. For the end user: user_text and user_may_retry.
+    its __cause__. For the end user: user_text and user_may_retry. at_s: when,
+    by time.monotonic().
     """
 
     result = "refused"
@@ -120,6 +122,7 @@ class Refused(FivegatesError):
     def __init__(self, decision: "Decision", call: "Call | None" = None) -> None:
         super().__init__("")
         self.args = (decision, call)
+        self.at_s = time.monotonic()
         self.decision = decision
         self.call = call
 

@@ -315,8 +315,7 @@ def evidence_of(exc: BaseException, *, provider: "str | None" = None,
     these. What an engine decided (Refused, Queued) is no failed attempt, so
     that a run inside a run is not sent again by the outer one.
     """
-    if isinstance(exc, FivegatesError) or isinstance(
-            getattr(exc, "refused", None), FivegatesError):
+    if isinstance(exc, FivegatesError):
         return None  # decided already: a layer outside does not ask again
     own = getattr(exc, "evidence", None)
     found: "Evidence | None" = dict(own) if isinstance(own, dict) else None

@@ -285,14 +285,24 @@ class Driven:
             facts = attempt.facts(value)
             self.keep = not facts.get("tool_calls")  # later they would act again
             return self.call.success(attempt=attempt.number, **facts)
-        found = (self.evidence(value) if self.evidence is not None else None
-                 ) or evidence_of(value)
+        found = None
+        if not _decided(value, attempt):
+            found = (self.evidence(value) if self.evidence is not None
+                     else None) or evidence_of(value)
         if found is None:
             self.gone()
             raise value  # not a failed request: a bug, or the caller's own
         self.error = value
         return self.call.failure(attempt.evidence(found),
                                  attempt=attempt.number)
+
+
+def _decided(exc: BaseException, attempt: Attempt) -> bool:
+    """Whether a run inside the attempt refused, and raised its last attempt's
+    own exception. An exception that only has been through a run before, one
+    object raised again and again, is judged anew."""
+    refused = getattr(exc, "refused", None)
+    return isinstance(refused, Refused) and refused.at_s >= attempt.started
 
 
 def _routes(engine: "Engine", send: "Sender[typing.Any]",
