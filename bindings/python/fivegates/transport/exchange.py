@@ -47,6 +47,7 @@ from fivegates._core import (
     SAW_TERMINAL,
     SAW_TOKEN,
     SAW_TOOL_ARGS,
+    SseScanner,
 )
 
 if typing.TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Exchange(Driven):
         self.http = http
         self.options = options
         self.request = request
+        self.url = str(request.url)
         self.extensions = request.extensions
         self.timeouts = request.extensions.get("timeout") or {}
         self.model = model
@@ -113,7 +115,7 @@ class Exchange(Driven):
             return "edit"
         if decision.route is None or decision.route == self.primary:
             return None
-        route = self.engine.policy.route(decision.route)
+        route = self.options.route(decision.route)
         if route["api"] and route["api"] != self.model.wire:
             return "reroute"
         try:
@@ -127,11 +129,11 @@ class Exchange(Driven):
 
     def _target(self, route: "dict[str, typing.Any]") -> "tuple[str, str | None, bool]":
         return self.options.target(route, route["name"] == self.primary,
-                                   self.model, self.request)
+                                   self.model, self.request.url, self.url)
 
-    def _prepared(self, attempt: Attempt, route: "dict[str, typing.Any]",
-                  ) -> typing.Any:
+    def _prepared(self, attempt: Attempt) -> typing.Any:
         """The request as this attempt sends it: the client's own, edited."""
+        route = self.options.route(attempt.route or "")
         url, key, own_key = self._target(route)
         changes = attempt.changes
         compacted = None
@@ -153,7 +155,7 @@ class Exchange(Driven):
         for name, value in attempt.headers.items():
             headers[name] = value
         extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
-        if content is self.model.content and url == str(own.url):
+        if content is self.model.content and url == self.url:
             out = _twin(own, headers, extensions)
         else:
             for name in ("host", "content-length", "transfer-encoding"):
@@ -200,10 +202,9 @@ class Exchange(Driven):
                 reply = yield todo
 
     def _send(self, attempt: Attempt) -> Steps:
-        route = self.engine.policy.route(attempt.route or "")
         trace = Trace(attempt.sent, self.extensions.get("trace"))
         try:
-            request = self._prepared(attempt, route)
+            request = self._prepared(attempt)
         except Unreachable as why:
             return self._failed(attempt, why, {
                 "origin": "local", "phase": "connect",
@@ -314,8 +315,8 @@ class Exchange(Driven):
             yield "close",
             return self._broken(attempt, exc, trace)
         yield "close",
-        watcher = StreamWatcher(None, self.model.wire, whole=True)  # type: ignore[arg-type]
-        saw = watcher.feed(body)
+        scanner = SseScanner(self.model.wire, True)  # type: ignore[arg-type]
+        saw = scanner.feed(body)
         answer = None if saw & (SAW_ERROR | SAW_MALFORMED) else _json(body)
         if not self.model.answered_by(answer):
             return self._failed(attempt, None, {
@@ -324,7 +325,7 @@ class Exchange(Driven):
                 "whole_body": True})
         self._label(response, attempt)
         self.result, self.error = response, None
-        facts = {**counted(watcher), **answer_of(answer)}
+        facts = {**counted(scanner), **answer_of(answer)}
         return "decided", self.call.success(attempt=attempt.number, **facts)
 
     def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
@@ -372,7 +373,7 @@ class Exchange(Driven):
         self.error = None
         self.result = self._response(
             response, self.http.ByteStream(b"".join(held)), attempt)
-        facts = counted(watcher)
+        facts = counted(watcher.scanner)
         if self.model.wants_text and not watcher.saw & SAW_REASONING:
             facts["output"] = ""
         return "decided", self.call.success(attempt=attempt.number, **facts)
@@ -417,8 +418,7 @@ def _json(body: bytes) -> typing.Any:
 
 
 def _least(a: "float | None", b: "float | None") -> "float | None":
-    return min(n for n in (a, b) if n is not None) if (
-        a is not None or b is not None) else None
+    return b if a is None else a if b is None else min(a, b)
 
 
 def _sdk_retries(headers: typing.Any) -> int:

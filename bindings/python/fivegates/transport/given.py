@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import typing
 
-from fivegates._core import SAW_ERROR, SAW_TERMINAL
+from fivegates._core import SAW_ERROR, SAW_TERMINAL, SseScanner
 from fivegates.attempt import Attempt
 from fivegates.errors import Refused
 from fivegates.evidence import evidence_of
@@ -61,7 +61,7 @@ class GivenAway:
         evidence = ended(self._watcher)
         if evidence is None:
             self._finish(call.success(attempt=number,
-                                      **counted(self._watcher)), None)
+                                      **counted(self._watcher.scanner)), None)
             return
         error = StreamError("an error event in the stream"
                             if self._watcher.saw & SAW_ERROR
@@ -115,9 +115,9 @@ def ended(watcher: StreamWatcher) -> "dict[str, typing.Any] | None":
     return evidence
 
 
-def counted(watcher: StreamWatcher) -> "dict[str, typing.Any]":
+def counted(scanner: SseScanner) -> "dict[str, typing.Any]":
     """Arguments of Call.success() that the scanner knows."""
-    answer = watcher.scanner.answer()
+    answer = scanner.answer()
     out = {name: answer[name] for name in (
         "prompt_tokens", "output_tokens", "cached_tokens", "cost_nusd")
         if answer[name]}

@@ -110,6 +110,7 @@ class Options:
         self.on_decision = on_decision
         self.ledger = ledger
         self._urls: "dict[tuple[str, str], str]" = {}
+        self._routes: "dict[str, Json]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
         name = (call.workflow if call is not None else None) or self.workflow
@@ -130,19 +131,25 @@ class Options:
             facts.update(call.facts)
         return facts
 
+    def route(self, name: str) -> Json:
+        """A route of the card, which does not change."""
+        found = self._routes.get(name)
+        if found is None:
+            found = self._routes[name] = self.engine.policy.route(name)
+        return found
+
     def target(self, route: "dict[str, typing.Any]", primary: bool,
-               request: ModelRequest, sent: typing.Any,
+               request: ModelRequest, sent: typing.Any, own: str,
                ) -> "tuple[str, str | None, bool]":
         """Where a route is: its URL, its key, whether the client's own key
-        stays.
+        stays. sent is the URL the client aims at, own the same as text.
 
         The client's key goes to no other host than the client's own.
         """
-        own = str(sent.url)
         place = (route["name"], own)
         url = self._urls.get(place)
         if url is None:
-            url = _url(route, request, sent.url, own)
+            url = _url(route, request, sent, own)
             if len(self._urls) >= _URLS_KEPT:  # a client aims at few
                 self._urls.clear()
             self._urls[place] = url

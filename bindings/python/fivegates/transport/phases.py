@@ -31,7 +31,7 @@ class Trace:
         self._sent = sent
         self._chained = chained
 
-    def note(self, name: str, info: "dict[str, typing.Any]") -> None:
+    def _note(self, name: str, info: "dict[str, typing.Any]") -> None:
         phase = _REACHED.get(name)
         if phase is not None:
             if getattr(info.get("request"), "method", None) == b"CONNECT":
@@ -43,14 +43,16 @@ class Trace:
             self.phase = "connect"
 
     def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
-        self.note(name, info)
+        if name in _REACHED or self.phase is None:
+            self._note(name, info)
         if self._chained is not None:
             return self._chained(name, info)
         return None
 
     async def anote(self, name: str, info: "dict[str, typing.Any]") -> None:
         """The callback for async clients, which must be a coroutine."""
-        self.note(name, info)
+        if name in _REACHED or self.phase is None:
+            self._note(name, info)
         if self._chained is not None:
             await self._chained(name, info)
 
