@@ -195,6 +195,17 @@ def build_python_peers(versions: "dict[str, str]") -> "list[Program]":
                     from_lines)]
 
 
+def build_lua(versions: "dict[str, str]") -> "list[Program]":
+    """The library as `c` builds it; a process a case, as each has its traces."""
+    luajit = needs("luajit")
+    output([".ci/configure", RELEASE, "--buildtype=release"])
+    output(["ninja", "-C", RELEASE, "libfivegates-host.so"])
+    versions["lua"] = first_line(luajit, "-v").split(" -- ")[0]
+    script = str(HERE / "lua/bench_life.lua")
+    return [Program("lua", f"bench_life {case}", [luajit, script, str(case)],
+                    from_lines) for case in range(1, 6)]
+
+
 def build_go(versions: "dict[str, str]") -> "list[Program]":
     go = needs("go")
     output([go, "build", "-o", WORK / "go-peers", "."], HERE / "go")
@@ -229,5 +240,6 @@ BUILDERS: "dict[str, list[tuple[str, Builder]]]" = {
     "python": [("fivegates from Python", build_python),
                ("tenacity, stamina, pybreaker and botocore",
                 build_python_peers)],
+    "lua": [("fivegates from LuaJIT", build_lua)],
     "go": [("gobreaker and failsafe-go", build_go)],
     "java": [("resilience4j", build_java)]}

@@ -94,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default=",".join(BUILDERS),
-                        help="of c, python, go, java (default: all)")
+                        help="of c, python, lua, go, java (default: all)")
     parser.add_argument("--json", type=pathlib.Path,
                         default=HERE / "results/latest.json")
     parser.add_argument("--all", action="store_true",

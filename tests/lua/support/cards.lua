@@ -51,7 +51,7 @@ function M.run(script, ...)
                                                                 package.cpath))
     file:write(script)
     file:close()
-    local words = { "luajit", name }
+    local words = { "timeout 60 luajit", name }
     for _, word in ipairs { ... } do
         words[#words + 1] = "'" .. word .. "'"
     end
