@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import gzip
 import json
@@ -16,7 +17,9 @@ import warnings
 import anthropic
 import openai
 import pytest
+from support.cards import engine_of as engine_at
 from support.guarded import (  # noqa: F401 - closed_clients is a fixture
+    BUDGET,
     HTTP,
     KINDS,
     MESSAGES,
@@ -488,3 +491,50 @@ def test_a_dropped_stream_is_hung_up_with_the_next_request() -> None:
             client.get(f"{server.url}/ok/v1/models")
             assert gone.wait(5) and idle(engine)
             assert engine.workflow("w")["cancelled"] == 1
+
+
+def test_content_must_come_in_time_over_http2_too() -> None:
+    connection = pytest.importorskip("h2.connection")
+    events = pytest.importorskip("h2.events")
+    config = pytest.importorskip("h2.config")
+
+    def serve(sock: socket.socket) -> None:
+        state = connection.H2Connection(config.H2Configuration(
+            client_side=False))
+        state.initiate_connection()
+        with sock:
+            sock.sendall(state.data_to_send())
+            while raw := sock.recv(65536):
+                for event in state.receive_data(raw):
+                    if isinstance(event, events.RequestReceived):
+                        path = dict(event.headers)[b":path"]
+                        state.send_headers(event.stream_id, [
+                            (":status", "200"),
+                            ("content-type", "text/event-stream")])
+                        if path.startswith(b"/ok/"):
+                            state.send_data(event.stream_id, chat_event(
+                                "hello") + CHAT_END, end_stream=True)
+                sock.sendall(state.data_to_send())
+
+    def accept(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                threading.Thread(target=serve, args=(sock,),
+                                 daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        engine = engine_at(f"{url}/silent/v1", f"{url}/ok/v1",
+                           timeouts={"first_token_ms": 200, "idle_ms": 12000},
+                           budget={**BUDGET, "elapsed_ms": 5000})
+        client = kept(openai.OpenAI(
+            base_url=f"{url}/silent/v1", api_key="k",
+            http_client=transport.client(
+                HTTP, engine, "w", keys={"backup": "k"},
+                inner=HTTP.HTTPTransport(http1=False, http2=True,
+                                         verify=False))))
+        # A wait for idle_ms would leave no time for the stand-in.
+        assert ask(client, True) == "hello" and idle(engine)
+        listener.shutdown(socket.SHUT_RDWR)

@@ -225,11 +225,8 @@ class Exchange(Driven):
         attempt.accepted()
         if self.model.streamed and "json" not in str(
                 response.headers.get("content-type")):
-            # From the head on a read waits for bytes, not for the answer. The
-            # client's HTTP package looks this up when the body is first read.
-            request.extensions["timeout"]["read"] = _least(
-                self.timeouts.get("read"), attempt.idle_s)
-            return (yield from self._streamed(attempt, response, trace))
+            return (yield from self._streamed(
+                attempt, response, trace, request.extensions["timeout"]))
         return (yield from self._whole(attempt, response, trace))
 
     def _latest(self, attempt: Attempt) -> "float | None":
@@ -342,8 +339,15 @@ class Exchange(Driven):
         return body
 
     def _streamed(self, attempt: Attempt, response: typing.Any, trace: Trace,
-                  ) -> Steps:
+                  timeouts: "dict[str, float | None]") -> Steps:
         """Holds a stream until its first content, or its end."""
+        # From the head on a read waits for bytes, not for the answer. Over
+        # HTTP/1 that is looked up when the body is first read; over HTTP/2 at
+        # every read, and no watchdog ends one: many share its socket.
+        idle = _least(self.timeouts.get("read"), attempt.idle_s)
+        timeouts["read"] = idle
+        if response.extensions.get("http_version") == b"HTTP/2":
+            timeouts["read"] = _least(idle, attempt.first_token_s)
         watcher = StreamWatcher(attempt, self.model.wire)  # type: ignore[arg-type]
         held: "list[bytes]" = []
         size = 0
@@ -359,6 +363,7 @@ class Exchange(Driven):
                 if watcher.saw & _CONTENT or size > _HELD_BYTES:
                     if not attempt.seen["visible"]:
                         attempt.token(1)  # given away: no way to take it back
+                    timeouts["read"] = idle
                     return "begun", self._response(response, self.body(
                         GivenAway(self, attempt, watcher, held)), attempt)
                 if until is not None and time.monotonic() > until:
