@@ -22,7 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from referee.play import SYSTEMS, Played, play, python_of
+from referee.play import SYSTEMS, Played, missing, play
 from referee.report import as_json, as_markdown, print_table
 from referee.scenarios import SCENARIOS, Scenario
 
@@ -58,11 +58,9 @@ def _list(scenarios: "list[Scenario]") -> None:
 
 def _installed(systems: "list[str]", asked: bool) -> "list[str]":
     """Those whose environment is there; all that were asked for by name."""
-    out = [name for name in systems
-           if asked or python_of(SYSTEMS[name].peers) is not None]
+    out = [name for name in systems if asked or missing(name) is None]
     for name in sorted(set(systems) - set(out)):
-        print(f"referee: {name} left out: no .venv-peers; make one from "
-              "tests/requirements-peers.txt", file=sys.stderr)
+        print(f"referee: {name} left out: {missing(name)}", file=sys.stderr)
     return out
 
 

@@ -16,9 +16,11 @@ from referee.client import System, serve
 from referee.provider import PRICES, Provider, World
 from referee.scenarios import SCENARIOS, Scenario
 
-__all__ = ["SYSTEMS", "Played", "judge", "play", "play_here", "python_of"]
+__all__ = ["SYSTEMS", "Played", "judge", "missing", "play", "play_here",
+           "python_of"]
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
+GATEWAY_MODULE = pathlib.Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
 TOGETHER = 2  # systems that run at the same time
 SYSTEM_S = 180.0  # a system that takes longer has blocked its own loop
 
@@ -34,6 +36,7 @@ SYSTEMS = {
     "langchain": _System("langchain_fallbacks", True),
     "fivegates": _System("fivegates_runner", False),
     "fivegates transport": _System("fivegates_transport", False),
+    "gateway": _System("gateway", False),
 }
 
 
@@ -65,6 +68,16 @@ def python_of(peers: bool) -> "pathlib.Path | None":
         return pathlib.Path(sys.executable)
     found = TESTS.parent / ".venv-peers" / "bin" / "python"
     return found if found.exists() else None
+
+
+def missing(system: str) -> "str | None":
+    """What a system needs that is not here; None: all is."""
+    if python_of(SYSTEMS[system].peers) is None:
+        return "no .venv-peers; make one from tests/requirements-peers.txt"
+    if system == "gateway" and not GATEWAY_MODULE.exists():
+        return ("no nginx with Lua: apt-get install nginx libnginx-mod-http-lua "
+                "lua-resty-core lua-cjson")
+    return None
 
 
 class _Run:

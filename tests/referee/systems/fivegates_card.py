@@ -1,4 +1,4 @@
-"""The card both fivegates systems use: what the setup and the ask say."""
+"""The card all fivegates systems use: what the setup and the ask say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fivegates
 from referee.ask import Ask, Setup
 from referee.client import Json
 
-__all__ = ["engine_of"]
+__all__ = ["card_of", "engine_of"]
 
 EVIDENCE = {"fixtures": "sha256:" + "0" * 64, "cases": 10, "passed": 10,
             "score_ppm": 990000, "primary_score_ppm": 990000,
@@ -49,9 +49,9 @@ def _workflow(setup: Setup, ask: Ask) -> Json:
     return out
 
 
-def engine_of(setup: Setup, ask: Ask) -> fivegates.Engine:
-    """An engine with a region of its own; its one workflow is "ask"."""
-    card: Json = {
+def card_of(setup: Setup, ask: Ask) -> Json:
+    """Its one workflow is "ask"."""
+    return {
         "version": 1, "seed": 7,
         "breaker": {"open_ms": int(10_000 / ask.scale),
                     "open_max_ms": int(20_000 / ask.scale),
@@ -67,5 +67,9 @@ def engine_of(setup: Setup, ask: Ask) -> fivegates.Engine:
                        "referee@example.com", "fingerprint": "auto",
                        "evidence": EVIDENCE}
                       for name in list(setup.routes)[1:]]}
+
+
+def engine_of(setup: Setup, ask: Ask) -> fivegates.Engine:
+    """An engine with a region of its own."""
     return fivegates.Engine(
-        fivegates.Policy.loads(card, auto_fingerprint=True))
+        fivegates.Policy.loads(card_of(setup, ask), auto_fingerprint=True))

@@ -1,0 +1,255 @@
+-- fivegates in nginx: a gateway to models that asks the engine what to do.
+--
+--     init_by_lua_block { require("fivegates.resty").open {
+--         card = "/etc/fivegates/card.json", region = "/dev/shm/fivegates" } }
+--     init_worker_by_lua_block { require("fivegates.resty").worker() }
+--     location /v1/ {
+--         content_by_lua_block { require("fivegates.resty").proxy "support" } }
+
+local fivegates = require "fivegates"
+local answers = require "fivegates.resty.answer"
+local check = require "fivegates.check"
+local exchanges = require "fivegates.resty.exchange"
+local requests = require "fivegates.resty.request"
+local sink = require "fivegates.resty.ledger"
+local targets = require "fivegates.resty.target"
+local upstream = require "fivegates.resty.upstream"
+
+local error = error
+local getenv = os.getenv
+local ipairs = ipairs
+local match = string.match
+local max = math.max
+local min = math.min
+local next = next
+local ngx = ngx
+local pcall = pcall
+local tostring = tostring
+local type = type
+
+
+local _M = {}
+
+local OPTIONS = check.set [[
+    card region procs keys facts forward cached ledger on_decision recent
+    answer_max http
+]]
+local ANSWER_MAX = 32 * 1048576
+local UNABLE = { "clear", "queue", "resume", "hedge" }
+local LOOK_S = 1  -- the longest time between two looks at overdue attempts
+
+local gateway
+
+
+-- ---- once
+
+local function engine_of(options)
+    local policy, err = fivegates.load(options.card)
+    if not policy then
+        return error("fivegates: " .. tostring(options.card) .. ": "
+                     .. tostring(err), 0)
+    end
+    local region
+    region, err = fivegates.region(options.region, { procs = options.procs })
+    if not region then
+        return error("fivegates: " .. tostring(err), 0)
+    elseif region.warning then
+        ngx.log(ngx.WARN, "fivegates: ", region.warning)
+    end
+    if not options.region then
+        ngx.log(ngx.WARN, "fivegates: no region: each worker process will have "
+                .. "a state of its own; name a file with region = ...")
+    end
+    local engine
+    engine, err = fivegates.engine(policy, { region = region })
+    if not engine then
+        return error("fivegates: " .. tostring(err), 0)
+    end
+    return engine, policy
+end
+
+
+local function targets_of(policy, keys)
+    local all = {}
+    for _, name in ipairs(policy:routes()) do
+        local route = policy:route(name)
+        local key = keys[name] or (route.key_env and getenv(route.key_env))
+        if route.key_env and (not key or key == "") then
+            ngx.log(ngx.WARN, "fivegates: no key for route ", name, ": set ",
+                    route.key_env, " where nginx starts, or give keys to open{}")
+            key = nil
+        end
+        all[name] = targets.of(route, key)
+    end
+    return all
+end
+
+
+-- Opens the gateway: in init_by_lua, so before the workers are forked. Raises
+-- for a card or options that do not do. options:
+--   card         path of the card, JSON
+--   region       path of the state that all workers, and other processes of
+--                this machine, share; /dev/shm is a good place
+--   procs        process slots of a new region (64): two for each worker, as
+--                a reload runs old and new ones side by side, and one for each
+--                other process
+--   keys         {route = key} where it is not in the environment under the
+--                route's key_env
+--   facts        of begin() for every call: a table, or a function of the
+--                request (request.body, request:header(name))
+--   forward      names of further client headers that go on to the routes
+--   cached       function(body, decision): a text kept from before, or nil
+--   ledger       "log" (nginx's error log, level notice), a file's path, or a
+--                function(line)
+--   on_decision  function(decision, call)
+--   recent       name of a lua_shared_dict that keeps the last decisions for
+--                the status page
+--   answer_max   bytes of a whole answer that are read (32 MiB)
+--   http         a client instead of fivegates.resty.upstream
+function _M.open(options)
+    check.unknown_key(check.plain(options, "open's options"), OPTIONS, "open")
+    local engine, policy = engine_of(options)
+    local unable = {}
+    for i, word in ipairs(UNABLE) do
+        unable[i] = word
+    end
+    if not options.cached then
+        unable[#unable + 1] = "cache"
+    end
+    gateway = {
+        engine = engine, policy = policy, unable = unable,
+        targets = targets_of(policy, options.keys or {}),
+        facts = options.facts, forward = options.forward or {},
+        cached = options.cached, ledger = sink.open(options.ledger),
+        on_decision = options.on_decision,
+        recent = options.recent and sink.recent(options.recent),
+        recent_name = options.recent,
+        answer_max = options.answer_max or ANSWER_MAX,
+        http = options.http or upstream,
+    }
+    return gateway
+end
+
+
+-- The gateway that open() made.
+function _M.gateway()
+    return gateway or error("fivegates: open{} was not called in init_by_lua", 2)
+end
+
+
+local function look(premature)
+    if premature then
+        return
+    end
+    local ok, wait = pcall(gateway.engine.tick, gateway.engine)
+    if not ok or not wait then
+        ngx.log(ngx.ERR, "fivegates: tick: ", tostring(wait))
+        wait = LOOK_S * 1000
+    end
+    ngx.timer.at(max(0.05, min(LOOK_S, wait / 1000)), look)
+end
+
+
+-- In init_worker_by_lua: this worker takes its own slot, and looks at overdue
+-- attempts from now on.
+function _M.worker()
+    local engine = _M.gateway().engine
+    engine:tick()
+    local region = engine.region
+    if gateway.recent_name and not ngx.shared[gateway.recent_name] then
+        ngx.log(ngx.ERR, "fivegates: no lua_shared_dict ", gateway.recent_name)
+    end
+    if not region:path() then
+        ngx.log(ngx.WARN, "fivegates: this worker has a state of its own: ",
+                region.warning or "no region, or no free slot in it")
+    end
+    ngx.timer.at(0, look)
+end
+
+
+-- ---- each request
+
+local function add(facts, more, request)
+    if type(more) == "function" then
+        more = more(request)
+    end
+    if more then
+        for name, value in next, more do
+            facts[name] = value
+        end
+    end
+end
+
+
+local function begin(request, workflow, more)
+    local facts, refusal = request:facts(workflow)
+    if not facts then
+        return nil, refusal
+    end
+    local language = match(request:header("accept-language") or "",
+                           "^%s*(%a[%w-]*)")
+    facts.language = language
+    facts.unable = gateway.unable
+    add(facts, gateway.facts, request)
+    add(facts, more, request)
+    local call, err = gateway.engine:begin(facts)
+    if not call then
+        ngx.log(ngx.ERR, "fivegates: ", tostring(err))
+        return nil, { status = 503, code = "no_room", wire = request.wire,
+                      message = "the gateway has no room for this call" }
+    end
+    return exchanges.new(gateway, request, call, facts.workflow)
+end
+
+
+local function on_abort(exchange)
+    local ok, err = ngx.on_abort(function()
+        local fine, why = pcall(exchange.left, exchange)
+        if not fine then
+            ngx.log(ngx.ERR, "fivegates: ", tostring(why))
+        end
+        ngx.exit(499)
+    end)
+    if not ok then
+        ngx.log(ngx.WARN, "fivegates: a client that leaves is noticed late: ",
+                err, "; set lua_check_client_abort on")
+    end
+end
+
+
+-- In content_by_lua: answers this request by a workflow of the card. workflow:
+-- its name, or a function of the request; more: facts, as of open{}.
+function _M.proxy(workflow, more)
+    _M.gateway()
+    local request, refusal = requests.read()
+    if not request then
+        return answers.bad_request(refusal)
+    end
+    if type(workflow) == "function" then
+        workflow = workflow(request)
+    end
+    local exchange
+    exchange, refusal = begin(request, workflow, more)
+    if not exchange then
+        return answers.bad_request(refusal)
+    end
+    on_abort(exchange)
+    local ok, cut = pcall(exchange.drive, exchange)
+    if not ok then
+        ngx.log(ngx.ERR, "fivegates: ", tostring(cut))
+        if not exchange.over then
+            pcall(exchange.left, exchange)
+        end
+        if not ngx.headers_sent then
+            return answers.bad_request { status = 500, code = "internal",
+                wire = request.wire, message = "the gateway has failed" }
+        end
+        cut = true
+    end
+    if cut then
+        return ngx.exit(ngx.ERROR)  -- no end of an answer: the client must see
+    end
+end
+
+
+return _M

@@ -1,0 +1,163 @@
+-- A streamed answer: held until its first content, as long as another route
+-- could still answer; then passed on event by event, and watched to its end.
+
+local fivegates = require "fivegates"
+local answers = require "fivegates.resty.answer"
+
+local band = bit.band
+local bor = bit.bor
+local find = string.find
+local match = string.match
+local ngx = ngx
+local sub = string.sub
+
+
+local _M = {}
+
+local SAW = fivegates.SAW
+local CONTENT = bor(SAW.token, SAW.tool_args)
+-- What is held before the first content, and of one event that does not end:
+-- beyond it goes on as it is, as nothing endless may fill the memory.
+local HELD_MAX = 1048576
+-- APIs whose answers are text: a stream of them without any is an empty answer.
+local TEXT = { chat = true, messages = true }
+
+
+-- To the client, now; false when it has left.
+local function give(x, data)
+    if data == "" then
+        return true
+    end
+    local ok = ngx.print(data) and ngx.flush(true)
+    if not ok then
+        x:left()
+        return false
+    end
+    return true
+end
+
+
+-- Only whole events go on, so that what is cut is cut between two of them.
+local function whole_events(x, chunk)
+    local data = x.tail .. chunk
+    local past = find(data, "\n", 1, true) and match(data, "^.*\n\r?\n()")
+    if not past and #data > HELD_MAX then
+        past = #data + 1
+    end
+    if not past then
+        x.tail = data
+        return ""
+    end
+    x.tail = sub(data, past)
+    return sub(data, 1, past - 1)
+end
+
+
+-- The stream has failed after its first content: it ends with an error event,
+-- and not as an answer ends.
+local function cut(x, decision)
+    x:told(decision)
+    x:ends(decision)
+    x.cut = true
+    if ngx.print(answers.error_event(x.wire, decision.reason, "fivegates: "
+                                     .. answers.reason_text(decision))) then
+        ngx.flush(true)
+    end
+end
+
+
+local function ended(x)
+    if not x:whole() then
+        return cut(x, x:ended_badly())
+    end
+    local decision = x.call:success(x:counted())
+    x:told(decision)
+    x:ends(decision)
+    ngx.print(x.tail)
+end
+
+
+-- Passes on a stream whose first content is held.
+local function pass(x, held)
+    x.given = true
+    x.tail = ""
+    x:begin_answer()
+    ngx.header["cache-control"] = "no-cache"
+    ngx.header["x-accel-buffering"] = "no"
+    if not give(x, whole_events(x, held)) then
+        return
+    end
+    while true do
+        local chunk, err, decision = x:wait("read")
+        if decision then
+            return cut(x, decision)
+        elseif not chunk then
+            if err == "end" or x:whole() then
+                return ended(x)
+            end
+            return cut(x, x:broke("stream", err))
+        end
+        if band(x:feed(chunk), SAW.error) ~= 0 then
+            return cut(x, x:ended_badly())
+        end
+        if not give(x, whole_events(x, chunk)) then
+            return
+        end
+        decision = x:due() and x:look()
+        if decision then
+            return cut(x, decision)
+        end
+    end
+end
+
+
+-- A stream that ended before any content.
+local function ended_held(x, held)
+    if not x:whole() then
+        return x:ended_badly()
+    end
+    local facts = x:counted()
+    if TEXT[x.wire] and band(x.saw, SAW.reasoning) == 0 then
+        facts.output = ""
+    end
+    x.result = held
+    return x.call:success(facts)
+end
+
+
+-- Reads an answer until its first content or its end. The decision after it;
+-- nil where it was passed on.
+function _M.hold(x)
+    x.scanner = fivegates.sse { wire = x.wire }
+    x.counts = {}
+    local held = ""
+    while true do
+        local chunk, err, decision = x:wait("read")
+        if decision then
+            return decision
+        elseif not chunk then
+            if err == "end" then
+                return ended_held(x, held)
+            end
+            return x:broke("stream", err)
+        end
+        if band(x:feed(chunk), SAW.error) ~= 0 then
+            return x:ended_badly()
+        end
+        held = held .. chunk
+        if band(x.saw, CONTENT) ~= 0 or #held > HELD_MAX then
+            if band(x.saw, SAW.token) == 0 then
+                x.call:event("token", 1)  -- given away: no way to take it back
+            end
+            pass(x, held)
+            return nil
+        end
+        decision = x:due() and x:look()
+        if decision then
+            return decision
+        end
+    end
+end
+
+
+return _M

@@ -1,0 +1,147 @@
+-- Where a route is and how it is asked: its base URL, its key, the headers of
+-- a request to it. Nothing of the client's goes there but what is named here.
+
+local find = string.find
+local gsub = string.gsub
+local lower = string.lower
+local match = string.match
+local sub = string.sub
+local concat = table.concat
+local error = error
+local ngx = ngx
+local tonumber = tonumber
+
+
+local _M = {}
+
+-- The client's headers that go on: what a server needs to read the request.
+local FORWARDED = {
+    "accept", "user-agent", "openai-beta", "anthropic-version",
+    "anthropic-beta", "traceparent", "tracestate", "idempotency-key",
+}
+local ANTHROPIC_VERSION = "2023-06-01"
+local PORTS = { http = 80, https = 443 }
+
+
+local function wrong(route, what)
+    return error("fivegates: route " .. route.name .. ": base_url "
+                 .. (route.base_url or "") .. ": " .. what, 0)
+end
+
+
+-- A route of the card as a target: {name, host, port, tls, authority, path,
+-- query, ...}. Raises for a URL nothing can be sent to.
+function _M.of(route, key)
+    local url = route.base_url
+    if not url then
+        return wrong(route, "a gateway needs one")
+    end
+    local scheme, authority, rest = match(url, "^(%a+)://([^/?#]+)([^#]*)$")
+    scheme = scheme and lower(scheme)
+    if not PORTS[scheme] then
+        return wrong(route, "it must be http:// or https://")
+    end
+    local host, port = match(authority, "^(%[[%x:.]+%])(.*)$")
+    if not host then
+        host, port = match(authority, "^([%w%-._]+)(.*)$")
+    end
+    if not host or not (port == "" or find(port, "^:%d+$")) then
+        return wrong(route, "its host is not one")
+    elseif find(rest, "[%c ]") then
+        return wrong(route, "it has spaces")
+    elseif key and find(key, "[%c]") then
+        return error("fivegates: route " .. route.name .. ": its key has "
+                     .. "control characters", 0)
+    end
+    local path, query = match(rest, "^([^?]*)%??(.*)$")
+    return {
+        name = route.name, provider = route.provider, api = route.api,
+        model = route.model, key = key, key_env = route.key_env,
+        tls = scheme == "https", host = host, authority = authority,
+        port = port ~= "" and tonumber(sub(port, 2)) or PORTS[scheme],
+        path = gsub(path, "/+$", ""), query = query,
+        pool = "fivegates:" .. route.name .. ":" .. scheme .. ":" .. authority,
+    }
+end
+
+
+-- Is the key missing that the card asks for?
+function _M.lacks_key(target)
+    return target.key_env ~= nil and target.key == nil
+end
+
+
+-- The client's own query, where the base URL has none: without a key, and
+-- with nothing that would end a request line.
+local function client_query()
+    local args = ngx.var.args
+    if not args or args == "" or find(args, "[^%w%-._~%%&=+,:;@/?!$'()*]") then
+        return ""
+    end
+    local kept = {}
+    for pair in args:gmatch("[^&]+") do
+        local name = lower(match(pair, "^[^=]*"))
+        if name ~= "key" and not find(name, "api[-_]?key") then
+            kept[#kept + 1] = pair
+        end
+    end
+    return concat(kept, "&")
+end
+
+
+local function path_of(target, path)
+    local base = target.path
+    if sub(path, 1, 4) == "/v1/" and sub(base, -3) == "/v1" then
+        path = sub(path, 4)
+    end
+    local query = target.query ~= "" and target.query or client_query()
+    return base .. path .. (query ~= "" and "?" .. query or "")
+end
+
+
+local function key_line(target, wire)
+    if not target.key then
+        return ""
+    elseif target.provider == "azure-openai" then
+        return "api-key: " .. target.key .. "\r\n"
+    elseif wire == "messages" then
+        return "x-api-key: " .. target.key .. "\r\n"
+    end
+    return "authorization: Bearer " .. target.key .. "\r\n"
+end
+
+
+-- The head of a request to a target, to its empty line. more: names of further
+-- client headers that go on; id, number: of the call and the attempt.
+function _M.head(target, request, length, id, number, more)
+    local parts = {
+        "POST " .. path_of(target, request.path) .. " HTTP/1.1\r\n"
+        .. "host: " .. target.authority .. "\r\n"
+        .. "content-type: application/json\r\n"
+        .. "content-length: " .. length .. "\r\n"
+        .. "accept-encoding: identity\r\n"
+        .. "x-client-request-id: " .. id .. "\r\n"
+        .. "x-request-attempt: " .. number .. "\r\n"
+        .. key_line(target, request.wire),
+    }
+    local function forward(name)
+        local value = request:header(name)
+        if value and not find(value, "%c") then
+            parts[#parts + 1] = name .. ": " .. value .. "\r\n"
+        end
+    end
+    for i = 1, #FORWARDED do
+        forward(FORWARDED[i])
+    end
+    for i = 1, #more do
+        forward(more[i])
+    end
+    if request.wire == "messages" and not request:header("anthropic-version") then
+        parts[#parts + 1] = "anthropic-version: " .. ANTHROPIC_VERSION .. "\r\n"
+    end
+    parts[#parts + 1] = "\r\n"
+    return concat(parts)
+end
+
+
+return _M

@@ -1,0 +1,1 @@
+"""Tests of the gateway in a real nginx."""
