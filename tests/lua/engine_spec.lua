@@ -31,6 +31,15 @@ describe("an engine", function()
         assert.is_true(engine:tick() > 0)
     end)
 
+    it("goes by a clock that begins anywhere", function()
+        local policy = assert(fivegates.policy(cards.CARD))
+        for _, from in ipairs { 0, 5, 1e6, 1e11 } do
+            local engine = assert(fivegates.engine(policy, {
+                clock = function() return from end }))
+            assert.equal("proceed", cards.sent(engine).decision.action)
+        end
+    end)
+
     it("refuses wall time as its clock", function()
         local engine = cards.engine()
         assert.is_truthy(cards.raised(engine.begin, engine, { workflow = "bare" }, nil,

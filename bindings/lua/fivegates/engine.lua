@@ -151,7 +151,8 @@ function _M.engine(policy, options)
     local seed = seed_of(options.seed)
     local region = options.region
     if not regions.is(region) then
-        local opened, err = regions.open(region, { procs = options.procs })
+        local opened, err = regions.open(region, { procs = options.procs },
+                                         clock and clock() or nil)
         if not opened then
             return nil, err
         end

@@ -48,12 +48,17 @@ local function error_of(rc, err)
 end
 
 
+local function time_of(now_ms)
+    return now_ms == nil and C.fg_host_now_ms() or check.ms(now_ms, "now_ms")
+end
+
+
 -- Opens a region. path: without its ".fg<layout>"; nil is memory of this
 -- process alone. options: procs (process slots, 8 to 256; 64), routes,
 -- accounts, workflows (records wanted), rows. All processes of a file give the
--- same ones. Region, or nil and an error; region.warning says why a file
--- could not be used as it was.
-function _M.open(path, options)
+-- same ones. now_ms: of the engines' clock; nil is the host's. Region, or nil
+-- and an error; region.warning says why a file could not be used as it was.
+function _M.open(path, options, now_ms)
     if path ~= nil and (type(path) ~= "string" or path == ""
                         or find(path, "\0", 1, true)) then
         return raise("a region's path is a string, not empty; nil is memory "
@@ -63,7 +68,7 @@ function _M.open(path, options)
     local out = new("fg_host_map *[1]")
     local err = new("fg_error")
     err.size = ffi.sizeof(err)
-    local rc = C.fg_host_map_open(path, config, 0, C.fg_host_now_ms(), out, err)
+    local rc = C.fg_host_map_open(path, config, 0, time_of(now_ms), out, err)
     if rc ~= 0 then
         if err.message[0] == 0 then
             return errors.refused("region", rc)
@@ -99,8 +104,8 @@ end
 
 -- Clears the slots of dead processes now, and says how many. The engines do
 -- so once a second by themselves.
-function Region:reap()
-    local rc = C.fg_host_map_reap(self.map, C.fg_host_now_ms())
+function Region:reap(now_ms)
+    local rc = C.fg_host_map_reap(self.map, time_of(now_ms))
     if rc < 0 then
         return errors.refused("region:reap", rc)
     end
