@@ -15,8 +15,9 @@ SDK's own class that carries the decision:
 
 What it cannot do: take back what was shown, turn a stream into a whole answer
 or back, send to a stand-in that speaks another API (engine.run with one
-callable a route can). A blocking client notices that it was left behind only
-when it reads.
+callable a route can). A redirect is not followed: a key, or a prompt, would go
+where no card says. A blocking client notices that it was left behind only when
+it reads; a stream it dropped without closing is hung up with its next request.
 """
 
 from __future__ import annotations

@@ -90,7 +90,6 @@ class Options:
                  compact: "typing.Callable[[Json, int], Json] | None" = None,
                  cached: "typing.Callable[[Json, Decision], str | None] | None" = None,
                  preset: "typing.Callable[[Decision], str | None] | bool" = True,
-                 queue: "typing.Callable[[Decision, Call], object] | None" = None,
                  on_decision: "typing.Callable[[Decision, Call], object] | None" = None,
                  ledger: typing.Any = None) -> None:
         known = engine.policy.workflows()
@@ -106,7 +105,6 @@ class Options:
         self.compact = compact
         self.cached = cached
         self.preset = preset
-        self.queue = queue
         self.on_decision = on_decision
         self.ledger = ledger
         self._urls: "dict[tuple[str, str], str]" = {}
