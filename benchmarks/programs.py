@@ -199,7 +199,8 @@ def build_lua(versions: "dict[str, str]") -> "list[Program]":
     """The library as `c` builds it; a process a case, as each has its traces."""
     luajit = needs("luajit")
     output([".ci/configure", RELEASE, "--buildtype=release"])
-    output(["ninja", "-C", RELEASE, "libfivegates-host.so"])
+    version = (ROOT / "core/VERSION").read_text(encoding="utf-8").strip()
+    output(["ninja", "-C", RELEASE, f"libfivegates-host.so.{version}"])
     versions["lua"] = first_line(luajit, "-v").split(" -- ")[0]
     script = str(HERE / "lua/bench_life.lua")
     return [Program("lua", f"bench_life {case}", [luajit, script, str(case)],

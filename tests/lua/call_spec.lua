@@ -167,6 +167,29 @@ describe("a call", function()
         cards.raised(engine.begin, engine, { workflow = "bare" }, engine)
     end)
 
+    it("may be asked by a clock that begins another", function()
+        local busy, inner = false, nil
+        local policy = assert(fivegates.policy(cards.CARD))
+        local other
+        other = assert(fivegates.engine(policy, { seed = 1, clock = function()
+            if other and not busy then
+                busy = true
+                inner = cards.sent(other, { workflow = "bare", call_id = "inner" })
+                inner:failure { phase = "response", status = 400 }
+                busy = false
+            end
+            return cards.BASE
+        end }))
+        local call = other:begin { workflow = "answer", call_id = "outer" }
+        assert.equal("outer", call:id())
+        assert.is_truthy(call.decision:explain():find("workflow answer, call outer", 1,
+                                                      true))
+        call:begin_attempt()
+        call:event("sent")
+        assert.equal("rate", call:failure(RATE).owner)
+        assert.equal("inner", inner:id())
+    end)
+
     it("takes news of an attempt by its number", function()
         local call = cards.sent(engine)
         call:failure(RATE)

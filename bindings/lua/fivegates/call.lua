@@ -105,10 +105,12 @@ end
 -- first when it is still open. The first decision is call.decision. Call, or
 -- nil and an error when the region has no room.
 function _M.begin(engine, facts, call, now_ms)
-    local request = request_of(facts)
+    -- First what may run other code (a clock of the caller's, the collector):
+    -- the request is one for all.
     local now = engine:ready(now_ms)
     local self = call == nil and new_call(engine) or reuse(call, engine)
     local block = self.block
+    local request = request_of(facts)
     local id = facts.call_id
     if id == nil then
         draw_id(engine.ids, block.id)
@@ -195,8 +197,8 @@ end
 -- The attempt failed; evidence: what was seen of it (README.md lists the
 -- keys). What now?
 function Call:failure(evidence, now_ms)
-    local e, attempt = evidence_of(evidence)
     local now = ready(self, now_ms)
+    local e, attempt = evidence_of(evidence)
     local rc = C.fg_call_failure(self.engine.handle, self.ref, attempt, e, now,
                                  self.raw)
     evidence_done()
@@ -211,8 +213,8 @@ end
 -- output_tokens, cached_tokens, cost_usd or cost_nusd, finish_reason, output,
 -- visible, tool_calls, final, attempt}. Is it good?
 function Call:success(answer, now_ms)
-    local a, attempt = answer_of(answer, "success", true)
     local now = ready(self, now_ms)
+    local a, attempt = answer_of(answer, "success", true)
     local rc = C.fg_call_success(self.engine.handle, self.ref, attempt, a, now,
                                  self.raw)
     answer_done()
@@ -325,8 +327,8 @@ end
 -- Usage as the provider reports it: the keys of success(); final settles the
 -- attempt's money, once, also after it is over.
 function Call:usage(usage, now_ms)
-    local a, attempt = answer_of(usage, "usage", false)
     local now = ready(self, now_ms)
+    local a, attempt = answer_of(usage, "usage", false)
     local rc = C.fg_call_usage(self.engine.handle, self.ref, attempt, a, now)
     answer_done()
     if rc ~= 0 then
