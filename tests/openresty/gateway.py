@@ -163,6 +163,15 @@ class Gateway:
         return [json.loads(line) for line in
                 (self.dir / "ledger.jsonl").read_text().splitlines()]
 
+    def ended(self, calls: int = 1) -> "list[Json]":
+        """The ledger's last lines of so many calls; waits for them."""
+        until = time.monotonic() + 5
+        while True:
+            ends = [one for one in self.ledger() if one["line"] == "end"]
+            if len(ends) >= calls or time.monotonic() > until:
+                return ends
+            time.sleep(0.01)
+
     def workers(self) -> "list[int]":
         path = pathlib.Path(f"/proc/{self.process.pid}/task/"
                             f"{self.process.pid}/children")
@@ -171,7 +180,9 @@ class Gateway:
     def reload(self) -> None:
         self.process.send_signal(signal.SIGHUP)
 
-    def engine(self) -> fivegates.Engine:
-        """An engine of this process on the same state."""
+    def engine(self, procs: "int | None" = None) -> fivegates.Engine:
+        """An engine of this process on the same state; procs as in open{}."""
+        region = (fivegates.Region(self.region, procs=procs) if procs
+                  else self.region)
         return fivegates.Engine(fivegates.Policy.loads(self.card),
-                                region=self.region)
+                                region=region)

@@ -37,7 +37,8 @@ class Peer:
         self.header_list = headers
         self.raw = raw
         self.at = time.monotonic()
-        self.left_at: "float | None" = None  # the gateway hung up
+        self.left = threading.Event()  # the gateway hung up
+        self.left_at: "float | None" = None
 
     @property
     def body(self) -> Json:
@@ -51,7 +52,8 @@ class Peer:
         ready, _, _ = select.select([self.sock], [], [], seconds)
         if ready and not self._more():
             self.left_at = self.left_at or time.monotonic()
-        return self.left_at is not None
+            self.left.set()
+        return self.left.is_set()
 
     def _more(self) -> bytes:
         try:

@@ -1,0 +1,495 @@
+"""The gateway under the SDKs: answers, stand-ins, edits, refusals, presets."""
+
+from __future__ import annotations
+
+import json
+import typing
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from openresty.conftest import card_of
+from openresty.gateway import Gateway
+from openresty.upstream import (
+    OVERLOADED,
+    USAGE,
+    Upstream,
+    chat,
+    chat_events,
+    delta,
+    event,
+    json_reply,
+    kept,
+    silent,
+    stream,
+    whole,
+)
+
+Run = typing.Callable[..., Gateway]
+ASK: typing.Any = {"model": "asked", "messages": [
+    {"role": "user", "content": "Grüße, 你好"}]}
+DOWN = json_reply(503, OVERLOADED)
+# Usage none, tokens seen: refused before any work.
+RATED = json_reply(429, {"error": {"message": "Slow down.", "type": "requests",
+                                   "code": "rate_limit_exceeded"}})
+
+
+_open: "list[openai.OpenAI | anthropic.Anthropic]" = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> "typing.Iterator[None]":
+    yield
+    while _open:
+        _open.pop().close()
+
+
+def client(gateway: Gateway, **options: typing.Any) -> openai.OpenAI:
+    made = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="client-key",
+                         **{"max_retries": 0, **options})
+    _open.append(made)
+    return made
+
+
+def claude_of(gateway: Gateway, max_retries: int = 0) -> anthropic.Anthropic:
+    made = anthropic.Anthropic(base_url=gateway.url, api_key="client-key",
+                               max_retries=max_retries)
+    _open.append(made)
+    return made
+
+
+def text_of(chunks: typing.Any) -> str:
+    return "".join(one.choices[0].delta.content or ""
+                   for one in chunks if one.choices)
+
+
+def test_a_whole_answer(run: Run) -> None:
+    upstream = Upstream(main=[kept("hello")], backup=[DOWN])
+    gateway = run(upstream)
+    raw = client(gateway).chat.completions.with_raw_response.create(**ASK)
+    assert raw.parse().choices[0].message.content == "hello"
+    assert raw.headers["x-fivegates-attempts"] == "1"
+    assert int(raw.headers["x-fivegates-tokens"]) == 12
+    assert "x-fivegates-route" not in raw.headers
+    peer, = upstream.seen["main"]
+    assert peer.path == "/main/v1/chat/completions"
+    assert peer.body == {**ASK, "model": "model-of-main"}
+    assert peer.headers["authorization"] == "Bearer key-of-main"
+    assert peer.headers["x-client-request-id"] == raw.headers["x-fivegates-call"]
+    assert "client-key" not in str(peer.header_list)
+    assert not [name for name in peer.headers if "stainless" in name]
+    # The next request takes the same connection.
+    client(gateway).chat.completions.create(**ASK)
+    assert len(upstream.seen["main"]) == 2 and upstream.connections == 1
+
+
+def test_a_stream_comes_as_it_is_made(run: Run) -> None:
+    upstream = Upstream(main=[stream(chat_events("a", "b", "c"), 0.1)],
+                        backup=[DOWN])
+    gateway = run(upstream)
+    seen = []
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions",
+                      json={**ASK, "stream": True}) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        seen = [chunk for chunk in answer.iter_raw() if chunk]
+    assert len(seen) >= 5  # each event by itself
+    assert b"".join(seen) == b"".join(chat_events("a", "b", "c"))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_stand_in_serves(run: Run, streamed: bool) -> None:
+    good = stream(chat_events("from ", "backup")) if streamed else whole(
+        "from backup")
+    upstream = Upstream(main=[DOWN], backup=[good])
+    gateway = run(upstream)
+    raw = client(gateway).chat.completions.with_raw_response.create(
+        **ASK, stream=streamed)
+    assert raw.headers["x-fivegates-route"] == "backup"
+    answer = raw.parse()
+    assert "from backup" == (
+        text_of(answer) if streamed else answer.choices[0].message.content)
+    peer, = upstream.seen["backup"]
+    assert peer.body["model"] == "model-of-backup"
+    assert peer.headers["authorization"] == "Bearer key-of-backup"
+    assert len(upstream.seen["main"]) == 2
+
+
+def test_before_the_first_word_a_stream_can_move(run: Run) -> None:
+    head = event({"choices": [{"index": 0, "delta": {"role": "assistant",
+                                                     "content": ""}}]})
+    upstream = Upstream(main=[stream([head], end=False)],
+                        backup=[stream(chat_events("whole"))])
+    answer = client(run(upstream)).chat.completions.create(**ASK, stream=True)
+    assert text_of(answer) == "whole"
+
+
+@pytest.mark.parametrize(("broken", "word"), [
+    (stream([delta("one "), delta("two ")], end=False, reset=True), "partial_output"),
+    (stream([delta("one "), delta("two ")]), "partial_output"),
+    (stream([delta("one "), delta("two "), event(OVERLOADED)]), "partial_output"),
+    (stream([delta("one "), delta("two "), b'data: {"choi'], end=False), "partial_output"),
+])
+def test_a_cut_is_no_end(run: Run, broken: typing.Any, word: str) -> None:
+    upstream = Upstream(main=[broken], backup=[whole()])
+    gateway = run(upstream)
+    text = ""
+    with pytest.raises(openai.APIError, match=word):
+        for one in client(gateway).chat.completions.create(**ASK, stream=True):
+            text += one.choices[0].delta.content or ""
+    assert text == "one two "
+    assert not upstream.seen["backup"]
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions",
+                      json={**ASK, "stream": True}) as answer:
+        with pytest.raises(httpx.RemoteProtocolError):  # no last chunk
+            answer.read()
+
+
+def test_silence_in_a_stream_ends_it(run: Run) -> None:
+    upstream = Upstream(main=[stream([delta("one")], end=False), ], backup=[whole()])
+    upstream.scripts["main"] = [lambda peer: (
+        stream([delta("one")], end=False)(peer), peer.wait(10))[0]]
+    gateway = run(upstream, {"timeouts": {"idle_ms": 300}})
+    with pytest.raises(openai.APIError, match="idle_timeout"):
+        for _ in client(gateway).chat.completions.create(**ASK, stream=True):
+            pass
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_silent_route_is_left(run: Run, streamed: bool) -> None:
+    good = stream(chat_events("ok")) if streamed else whole("ok")
+    upstream = Upstream(main=[silent()], backup=[good])
+    gateway = run(upstream, {"timeouts": {"first_token_ms": 300,
+                                          "total_ms": 300}})
+    answer = client(gateway).chat.completions.create(**ASK, stream=streamed)
+    assert "ok" == (text_of(answer) if streamed
+                    else answer.choices[0].message.content)
+    assert upstream.seen["main"][0].left.wait(1)
+
+
+def test_a_refusal_is_an_error_of_the_api(run: Run) -> None:
+    leak = json_reply(401, {"error": {
+        "message": "Incorrect API key provided: key-of-main",
+        "type": "invalid_request_error", "code": "invalid_api_key"}})
+    upstream = Upstream(main=[leak], backup=[whole()])
+    gateway = run(upstream, {"ladder": []})
+    with pytest.raises(openai.InternalServerError) as caught:
+        client(gateway).chat.completions.create(**ASK)
+    error = caught.value
+    assert error.status_code == 503 and error.code == "key_rejected"
+    assert error.response.headers["x-should-retry"] == "false"
+    assert error.response.headers["x-fivegates-reason"] == "key_rejected"
+    assert "key-of-main" not in str(error)
+    # The key is latched: nothing is sent any more.
+    with pytest.raises(openai.APIStatusError):
+        client(gateway, max_retries=2).chat.completions.create(**ASK)
+    assert len(upstream.seen["main"]) == 1
+
+
+def test_the_clients_own_fault_is_shown_as_the_server_says_it(run: Run) -> None:
+    body = {"error": {"message": "max_tokens is too big", "param": "max_tokens",
+                      "type": "invalid_request_error", "code": "invalid_value"}}
+    upstream = Upstream(main=[json_reply(400, body)], backup=[whole()])
+    with pytest.raises(openai.BadRequestError, match="too big") as caught:
+        client(run(upstream)).chat.completions.create(**ASK)
+    assert caught.value.param == "max_tokens"
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    assert not upstream.seen["backup"]
+
+
+def test_all_are_merely_waiting(run: Run) -> None:
+    """The hint of a whole chain that only waits: when to come again."""
+    rated = json_reply(429, {"error": {
+        "message": "Slow down.", "type": "requests",
+        "code": "rate_limit_exceeded"}}, "Retry-After: 30")
+    upstream = Upstream(main=[rated], backup=[rated])
+    with pytest.raises(openai.RateLimitError) as caught:
+        client(run(upstream)).chat.completions.create(**ASK)
+    headers = caught.value.response.headers
+    assert 28 <= int(headers["retry-after"]) <= 60
+    assert "x-should-retry" not in headers
+
+
+PRESET = {"ladder": [{"step": "cached", "max_age_s": 60}, {
+    "step": "preset", "text": {"en": "Sorry, \"later\".", "de": "Leider später."}}]}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_preset_chat(run: Run, streamed: bool) -> None:
+    upstream = Upstream(main=[DOWN], backup=[DOWN])
+    raw = client(run(upstream, PRESET), default_headers={
+        "accept-language": "de-AT, en"}).chat.completions.with_raw_response.create(
+            **ASK, stream=streamed)
+    assert raw.headers["x-fivegates-step"] == "preset"
+    answer = raw.parse()
+    assert "Leider später." == (
+        text_of(answer) if streamed else answer.choices[0].message.content)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_preset_responses(run: Run, streamed: bool) -> None:
+    gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET)
+    answer: typing.Any = client(gateway).responses.create(
+        model="m", input="hi", stream=streamed)
+    if streamed:
+        events = list(answer)
+        assert [one.sequence_number for one in events] == list(range(8))
+        answer = events[-1].response
+    assert answer.output_text == 'Sorry, "later".'
+    assert answer.model == "fivegates/preset"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_preset_messages(run: Run, streamed: bool) -> None:
+    gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET)
+    claude = claude_of(gateway)
+    asked: typing.Any = {"model": "m", "max_tokens": 10,
+                         "messages": [{"role": "user", "content": "hi"}]}
+    if streamed:
+        with claude.messages.stream(**asked) as answer:
+            assert answer.get_final_text() == 'Sorry, "later".'
+    else:
+        message: typing.Any = claude.messages.create(**asked)
+        assert message.content[0].text == 'Sorry, "later".'
+
+
+def test_cached(run: Run) -> None:
+    gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET, options="""
+        cached = function(body, decision)
+            return "kept for " .. body.messages[1].content .. " "
+                   .. decision.max_age_s
+        end""")
+    raw = client(gateway).chat.completions.with_raw_response.create(**ASK)
+    assert raw.headers["x-fivegates-step"] == "cached"
+    assert raw.parse().choices[0].message.content == "kept for Grüße, 你好 60"
+
+
+# ---- the other APIs
+
+
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+           "stop_reason": "end_turn", "stop_sequence": None,
+           "content": [{"type": "text", "text": "hello"}],
+           "usage": {"input_tokens": 9, "output_tokens": 3}}
+MESSAGE_EVENTS = [event(one, one["type"]) for one in (
+    {"type": "message_start", "message": {**MESSAGE, "content": [],
+                                          "stop_reason": None}},
+    {"type": "content_block_start", "index": 0,
+     "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0,
+     "delta": {"type": "text_delta", "text": "hello"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "usage": {"output_tokens": 3},
+     "delta": {"stop_reason": "end_turn", "stop_sequence": None}},
+    {"type": "message_stop"})]
+BROKEN = json_reply(500, {"type": "error", "error": {
+    "type": "api_error", "message": "Internal server error"}})
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_messages(run: Run, streamed: bool) -> None:
+    good = stream(MESSAGE_EVENTS) if streamed else json_reply(200, MESSAGE)
+    upstream = Upstream(main=[BROKEN, good], backup=[DOWN])
+    claude = claude_of(run(upstream))
+    asked: typing.Any = {"model": "m", "max_tokens": 10,
+                         "messages": [{"role": "user", "content": "hi"}]}
+    if streamed:
+        with claude.messages.stream(**asked) as answer:
+            assert answer.get_final_text() == "hello"
+    else:
+        message: typing.Any = claude.messages.create(**asked)
+        assert message.content[0].text == "hello"
+    peer = upstream.seen["main"][1]
+    assert peer.path == "/main/v1/messages"
+    assert peer.headers["x-api-key"] == "key-of-main"
+    assert peer.headers["anthropic-version"]
+    assert "authorization" not in peer.headers
+
+
+def test_messages_refused(run: Run) -> None:
+    upstream = Upstream(main=[BROKEN], backup=[BROKEN])
+    claude = claude_of(run(upstream), max_retries=2)
+    with pytest.raises(anthropic.APIStatusError, match="fivegates"):
+        claude.messages.create(model="m", max_tokens=50, messages=[
+            {"role": "user", "content": "hi"}])
+    made = upstream.seen["main"] + upstream.seen["backup"]
+    assert len(made) <= 4  # not that for each of the SDK's three tries
+
+
+def test_messages_cut(run: Run) -> None:
+    upstream = Upstream(main=[stream(MESSAGE_EVENTS[:3], end=False)],
+                        backup=[DOWN])
+    claude = claude_of(run(upstream))
+    with pytest.raises(anthropic.APIStatusError, match="partial_output"):
+        with claude.messages.stream(model="m", max_tokens=50, messages=[
+                {"role": "user", "content": "hi"}]) as answer:
+            answer.get_final_text()
+
+
+RESPONSE: typing.Any = {
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "m",
+    "status": "completed", "error": None, "incomplete_details": None,
+    "instructions": None, "metadata": {}, "parallel_tool_calls": True,
+    "temperature": 1, "tool_choice": "auto", "tools": [], "top_p": 1,
+    "output": [{"id": "msg_1", "type": "message", "role": "assistant",
+                "status": "completed", "content": [{
+                    "type": "output_text", "text": "hello",
+                    "annotations": []}]}],
+    "usage": {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12,
+              "input_tokens_details": {"cached_tokens": 0},
+              "output_tokens_details": {"reasoning_tokens": 0}}}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_responses(run: Run, streamed: bool) -> None:
+    events = [event({**one, "sequence_number": i}, one["type"])
+              for i, one in enumerate((
+                  {"type": "response.created", "response": {
+                      **RESPONSE, "status": "in_progress", "output": []}},
+                  {"type": "response.output_text.delta", "item_id": "msg_1",
+                   "output_index": 0, "content_index": 0, "delta": "hello",
+                   "logprobs": []},
+                  {"type": "response.completed", "response": RESPONSE}))]
+    good = stream(events) if streamed else json_reply(200, RESPONSE)
+    upstream = Upstream(main=[DOWN, good], backup=[DOWN])
+    answer: typing.Any = client(run(upstream)).responses.create(
+        model="m", input="hi", stream=streamed, store=False)
+    if streamed:
+        answer = list(answer)[-1].response
+    assert answer.output_text == "hello"
+    assert upstream.seen["main"][1].path == "/main/v1/responses"
+
+
+# ---- the request
+
+
+def post(gateway: Gateway, raw: "bytes | typing.Iterator[bytes]",
+         path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
+    return httpx.post(gateway.url + path, content=raw, headers={
+        "content-type": "application/json", **headers})
+
+
+def test_what_is_not_edited_goes_on_byte_for_byte(run: Run) -> None:
+    raw = ('{ "n":1.0e0, "seed":12345678901234567890,"stop":[ ],"metadata":{},'
+           '"model" : "asked" , "messages":[{"role":"user","content":"\\u00fc'
+           ' \\"x\\" [{"}],"logit_bias":{"50256":-100} }').encode()
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    assert post(run(upstream), raw).status_code == 200
+    sent = upstream.seen["main"][0].raw
+    assert sent == (
+        b'{"n":1.0e0,"seed":12345678901234567890,"stop":[ ],"metadata":{},'
+        b'"model":"model-of-main","messages":[{"role":"user","content":"\\u00fc'
+        b' \\"x\\" [{"}],"logit_bias":{"50256":-100}}')
+
+
+def test_a_key_in_other_letters_is_the_same_key(run: Run) -> None:
+    raw = b'{"mod\\u0065l": "asked", "messages": []}'
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    assert post(run(upstream), raw).status_code == 200
+    assert upstream.seen["main"][0].raw == (
+        b'{"model":"model-of-main","messages": []}')
+
+
+def test_large_and_chunked_bodies(run: Run) -> None:
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    gateway = run(upstream)
+    long = "word " * 60_000  # longer than nginx's buffer: it is in a file
+    raw = json.dumps({**ASK, "messages": [
+        {"role": "user", "content": long}]}).encode()
+    assert post(gateway, raw).status_code == 200
+    assert post(gateway, iter([raw[:1000], raw[1000:]])).status_code == 200
+    for peer in upstream.seen["main"]:
+        assert peer.body["messages"][0]["content"] == long
+    assert gateway.ledger()[0]["prompt_tokens"] == len(raw) // 4
+    assert post(gateway, b'{"x": "' + b"y" * 3_000_000).status_code == 413
+
+
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {}, "required": []}}} for name in "ab"]
+
+
+def test_a_contract_drops_a_tool(run: Run) -> None:
+    upstream = Upstream(main=[DOWN], backup=[whole()])
+    card = card_of(upstream)
+    card["contracts"][0]["changes"] = {"drop_tools": ["b"]}
+    gateway = run(upstream, card=card)
+    client(gateway).chat.completions.create(**ASK, tools=TOOLS, tool_choice={
+        "type": "function", "function": {"name": "b"}})
+    body = upstream.seen["backup"][0].body
+    assert body["tools"] == TOOLS[:1] and "tool_choice" not in body
+    assert upstream.seen["main"][0].body["tools"] == TOOLS
+
+
+def test_a_call_is_told_what_the_request_is(run: Run) -> None:
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    gateway = run(upstream, options="""facts = function(request)
+        return { tenant = request:header("x-team"), max_output_tokens = 70 }
+    end""")
+    client(gateway, default_headers={"x-team": "blue"}).chat.completions.create(
+        model="m", tools=TOOLS, max_tokens=30, store=True,
+        messages=[{"role": "system", "content": "x"},
+                  {"role": "user", "content": "y"}])
+    line = gateway.ledger()[0]
+    assert line["gen_ai.request.max_tokens"] == 70
+    assert set(line["features"]) == {"tools", "system_prompt"}
+    assert (line["stream"], line["server_state"]) == ("false", "stored")
+    assert line["tenant"]  # its hash
+
+
+@pytest.mark.parametrize(("raw", "status", "code"), [
+    (b"", 400, "invalid_json"), (b"[1]", 400, "invalid_json"),
+    (b'{"model": NaN}', 400, "invalid_json"),
+    (b'{"a": 1, "a": 2}', 400, "duplicate_key"),
+    (b'{"stream": true, "strea\\u006d": false}', 400, "duplicate_key"),
+    (b"[" * 5000, 400, "invalid_json"),
+    (json.dumps({"tools": TOOLS * 100}).encode(), 400, "too_many_tools"),
+])
+def test_bad_bodies(run: Run, raw: bytes, status: int, code: str) -> None:
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    answer = post(run(upstream), raw)
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == code
+    assert answer.headers["x-should-retry"] == "false"
+    assert not upstream.seen["main"]
+
+
+def test_odd_requests(run: Run) -> None:
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    gateway = run(upstream)
+    good = json.dumps(ASK).encode()
+    assert post(gateway, good, "/v1/models").status_code == 404
+    assert post(gateway, good, "/v1/threads/t/messages").status_code == 404
+    assert httpx.get(f"{gateway.url}/v1/responses").status_code == 405
+    assert post(gateway, good, **{"content-encoding": "gzip"}
+                ).status_code == 415
+    answer = post(gateway, good, "/v1/chat/completions?api_key=s&x=1%0d%0a2&key=t")
+    assert answer.status_code == 200
+    assert upstream.seen["main"][0].path == (
+        "/main/v1/chat/completions?x=1%0d%0a2")
+
+
+def test_a_route_without_a_key(run: Run) -> None:
+    """A stand-in is passed over; a primary fails closed, and says so inside."""
+    upstream = Upstream(main=[DOWN], backup=[whole()])
+    gateway = run(upstream, env={"KEY_MAIN": "k"})
+    with pytest.raises(openai.APIStatusError):
+        client(gateway).chat.completions.create(**ASK)
+    assert not upstream.seen["backup"]
+    assert "set KEY_BACKUP" in gateway.log()
+
+
+def test_usage_is_settled(run: Run) -> None:
+    upstream = Upstream(main=[stream(chat_events("a"))], backup=[DOWN])
+    gateway = run(upstream)
+    text_of(client(gateway).chat.completions.create(**ASK, stream=True))
+    end, = gateway.ended()
+    assert end["tokens"] == USAGE["total_tokens"]
+
+
+def test_an_answer_that_is_none(run: Run) -> None:
+    upstream = Upstream(
+        main=[json_reply(200, {**chat("x"), "choices": []})],
+        backup=[whole("ok")])
+    answer = client(run(upstream)).chat.completions.create(**ASK)
+    assert answer.choices[0].message.content == "ok"
