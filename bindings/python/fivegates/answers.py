@@ -42,14 +42,14 @@ def _get(obj: object, *path: "str | int") -> typing.Any:
     """obj.a[0].b through objects, dicts and lists; None where it ends."""
     at: typing.Any = obj
     for key in path:
-        if isinstance(key, int):
+        if type(at) is dict:
+            at = at.get(key)
+        elif isinstance(key, int):
             if not isinstance(at, (list, tuple)) or not -len(at) <= key < len(at):
                 return None
             at = at[key]
-        elif isinstance(at, dict):
-            at = at.get(key)
         else:
-            at = getattr(at, key, None)
+            at = at.get(key) if isinstance(at, dict) else getattr(at, key, None)
         if at is None:
             return None
     return at

@@ -138,8 +138,10 @@ class AsyncWire:
             self._stream = self._response.stream
             self._fresh = True
             return self._response
+        if kind == "all":
+            return await self._all(*todo[1:])
         if kind == "read":
-            return await self._read(todo[1], todo[2])
+            return await self._read(todo[1])
         if kind == "close":
             return await self.aclose()
         if kind == "sleep":
@@ -147,12 +149,26 @@ class AsyncWire:
         reply = todo[1](*todo[2])
         return await reply if inspect.isawaitable(reply) else reply
 
-    async def _read(self, decoded: bool, until: "float | None",
-                    ) -> "bytes | None":
+    async def _all(self, parts: "list[bytes]", most: "int | None",
+                   until: "float | None") -> None:
+        size = 0
+        try:
+            with anyio.move_on_after(_left(until)) as scope:
+                async for chunk in self._stream:
+                    parts.append(chunk)
+                    size += len(chunk)
+                    if most is not None and size > most:
+                        return
+            if scope.cancelled_caught:
+                raise Late("the answer did not end in time")
+        finally:
+            await self.aclose()
+
+    async def _read(self, until: "float | None") -> "bytes | None":
         if self._fresh:
             self._fresh = False
-            self.chunks = (self._response.aiter_bytes() if decoded and
-                           "content-encoding" in self._response.headers
+            self.chunks = (self._response.aiter_bytes()
+                           if "content-encoding" in self._response.headers
                            else aiter(self._stream))
         with anyio.move_on_after(_left(until)):
             try:

@@ -160,21 +160,37 @@ class Wire:
             self._stream = self._response.stream
             self._fresh = True
             return self._response
+        if kind == "all":
+            return self._all(*todo[1:])
         if kind == "read":
-            return self._read(todo[1], todo[2])
+            return self._read(todo[1])
         if kind == "close":
             return self.close()
         if kind == "sleep":
             return time.sleep(todo[1])
         return todo[1](*todo[2])
 
-    def _read(self, decoded: bool, until: "float | None") -> "bytes | None":
+    def _all(self, parts: "list[bytes]", most: "int | None",
+             until: "float | None") -> None:
+        size = 0
+        try:
+            for chunk in self._stream:
+                parts.append(chunk)
+                size += len(chunk)
+                if most is not None and size > most:
+                    return
+                if until is not None and time.monotonic() > until:
+                    raise Late("the answer did not end in time")
+        finally:
+            self.close()
+
+    def _read(self, until: "float | None") -> "bytes | None":
         if self._fresh:
             self._fresh = False
-            self.chunks = (self._response.iter_bytes() if decoded and
-                           "content-encoding" in self._response.headers
+            self.chunks = (self._response.iter_bytes()
+                           if "content-encoding" in self._response.headers
                            else iter(self._stream))
-            if decoded and until is not None:
+            if until is not None:
                 sock = socket_of(self._response)
                 if sock is not None:
                     self._alarm = WATCHDOG.arm(until, sock)

@@ -5,9 +5,11 @@ of it; exceptions of the wire are thrown into it. So the sync and the async
 transport share every line that decides.
 
     ("open", request, trace, until)  send it: the response, its head read
-    ("read", decoded, until)    the next bytes of its body, unpacked or as on
-                                the wire, None at its end; Late when nothing
-                                came until then (monotonic seconds or None)
+    ("read", until)             the next bytes of its body, unpacked, None at
+                                its end; Late when nothing came until then
+                                (monotonic seconds or None)
+    ("all", parts, most, until) the body as on the wire, or the first `most`
+                                bytes of it, put into parts; then hang up
     ("close",)                  hang up
     ("sleep", seconds)          wait
     ("ask", function, args)     call a function of the host's
@@ -231,7 +233,9 @@ class Exchange(Driven):
 
     def _latest(self, attempt: Attempt) -> "float | None":
         """When the head must have come, by the engine's clocks."""
-        limit = attempt.first_token_s if self.model.streamed else attempt.total_s
+        if not self.model.streamed:
+            return _total(attempt)
+        limit = attempt.first_token_s
         return attempt.started + limit if limit else None
 
     def _failed(self, attempt: Attempt, error: "BaseException | None",
@@ -259,11 +263,11 @@ class Exchange(Driven):
         """An error answer: read as far as it comes, told, kept."""
         parts: "list[bytes]" = []
         try:
-            yield from self._read_all(attempt, parts, _ERROR_BYTES)
+            yield "all", parts, _ERROR_BYTES, _total(attempt)
         except Exception as exc:
             if not isinstance(exc, Late) and evidence_of(exc) is None:
                 raise  # not of the wire: somebody's bug
-        yield "close",  # what came of the body does: the status is whole
+        # What came of the body does: the status is whole.
         headers = response.headers.multi_items()
         response = self._kept(response, b"".join(parts))
         self.response, self.error = response, None
@@ -289,29 +293,14 @@ class Exchange(Driven):
             out.read()
         return out
 
-    def _read_all(self, attempt: Attempt, parts: "list[bytes]",
-                  most: "int | None") -> Steps:
-        """Puts the body as it is on the wire into parts."""
-        size = 0
-        until = (attempt.started + attempt.total_s) if attempt.total_s else None
-        while (chunk := (yield "read", False, until)) is not None:
-            parts.append(chunk)
-            size += len(chunk)
-            if most is not None and size > most:
-                break
-            if until is not None and time.monotonic() > until:
-                raise Late("the answer did not end in time")
-
     def _whole(self, attempt: Attempt, response: typing.Any, trace: Trace,
                ) -> Steps:
         parts: "list[bytes]" = []
         try:
-            yield from self._read_all(attempt, parts, None)
+            yield "all", parts, None, _total(attempt)
             body = self._unpacked(response, b"".join(parts))
         except Exception as exc:
-            yield "close",
             return self._broken(attempt, exc, trace)
-        yield "close",
         scanner = SseScanner(self.model.wire, True)  # type: ignore[arg-type]
         saw = scanner.feed(body)
         answer = None if saw & (SAW_ERROR | SAW_MALFORMED) else _json(body)
@@ -355,7 +344,7 @@ class Exchange(Driven):
         until = attempt.started + first if first else None
         try:
             while True:
-                chunk = yield "read", True, until
+                chunk = yield "read", until
                 if chunk is None or watcher.feed(chunk) & SAW_ERROR:
                     break
                 held.append(chunk)
@@ -401,6 +390,11 @@ class Exchange(Driven):
             "attempt": attempt.number}
         if attempt.route != self.primary:
             response.headers["x-fivegates-route"] = str(attempt.route)
+
+
+def _total(attempt: Attempt) -> "float | None":
+    """When the answer must be whole."""
+    return attempt.started + attempt.total_s if attempt.total_s else None
 
 
 def _twin(request: typing.Any, headers: typing.Any,

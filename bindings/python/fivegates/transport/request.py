@@ -25,6 +25,8 @@ _PATHS = (
     ("generateContent", re.compile(
         r"(?:/v1(?:beta|alpha)?)?/models/[^/:]+:(?:stream)?[gG]enerateContent$")),
 )
+_TOOL_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_SCHEMA_KEYS = {"response_format", "output_format", "text", "generationConfig"}
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 # An estimate, as the real count comes with the answer: UTF-8 bytes of JSON
 # for a token of text, and tokens of an image or another long attachment.
@@ -90,24 +92,25 @@ class ModelRequest:
         limit = self._output_limit()
         if limit:
             out["max_output_tokens"] = limit
-        features = self._features()
+        features = self._of_body() + self._of_messages()
         if features:
             out["features"] = features
-        tools = self._tools()
-        if tools:
-            out["tools"] = tools
-        state = self._server_state()
+        declared = self._declared()
+        if declared:
+            out["tools"] = _names(declared)
+        state = self._server_state(declared)
         if state is not None:
             out["server_state"] = state
         return out
 
     def _output_limit(self) -> int:
-        places = [self.body.get(name) for name in _LIMITS]
         config = self.body.get("generationConfig")
         if isinstance(config, dict):
-            places.append(config.get("maxOutputTokens"))
+            places = [config.get("maxOutputTokens")]
+        else:
+            places = [self.body[name] for name in _LIMITS if name in self.body]
         return max((n for n in places if isinstance(n, int) and n > 0),
-                   default=0)
+                   default=0) if places else 0
 
     def _prompt_tokens(self) -> int:
         size = len(self.content)
@@ -119,57 +122,54 @@ class ModelRequest:
                     extra += _ATTACHMENT_TOKENS
         return max(1, size // _BYTES_PER_TOKEN + extra)
 
-    def _messages(self) -> "list[Json]":
-        """The turns, whatever the API calls them."""
-        for name in ("messages", "input", "contents"):
-            turns = self.body.get(name)
-            if isinstance(turns, list):
-                return [one for one in turns if isinstance(one, dict)]
-        return []
+    def _of_body(self) -> "list[str]":
+        """The features the request asks for beside its messages."""
+        body, out = self.body, []
+        if body.get("tools"):
+            out.append("tools")
+        if body.get("parallel_tool_calls") is True:
+            out.append("parallel_tools")
+        if _SCHEMA_KEYS & body.keys() and _wants_schema(body):
+            out.append("json_schema")
+        if body.get("reasoning_effort") or body.get("reasoning") or (
+                body.get("thinking")):
+            out.append("reasoning")
+        return out
 
-    def _features(self) -> "list[str]":
-        body, turns = self.body, self._messages()
-        roles = [turn.get("role") for turn in turns]
-        found = {
-            "tools": bool(self._declared()),
-            "parallel_tools": body.get("parallel_tool_calls") is True,
-            "tool_round_trip": any(map(_answers_tool, turns)),
-            "system_prompt": bool(
-                body.get("system") or body.get("instructions")
-                or body.get("systemInstruction")
-                or {"system", "developer"} & set(map(str, roles))),
-            "prefill": bool(roles) and roles[-1] in ("assistant", "model"),
-            "json_schema": _wants_schema(body),
-            "reasoning": bool(body.get("reasoning_effort")
-                              or body.get("reasoning") or body.get("thinking")),
-            "image": any(_has_image(turn.get("content") or turn.get("parts"))
-                         for turn in turns),
-        }
-        return [name for name, there in found.items() if there]
+    def _of_messages(self) -> "list[str]":
+        """The features its messages need."""
+        body = self.body
+        turns = body.get("messages") or body.get("input") or body.get("contents")
+        found: "set[str]" = set()
+        if body.get("system") or body.get("instructions") or (
+                body.get("systemInstruction")):
+            found.add("system_prompt")
+        role = None
+        for turn in turns if isinstance(turns, list) else ():
+            if not isinstance(turn, dict):
+                continue
+            role = turn.get("role")
+            if role in ("system", "developer"):
+                found.add("system_prompt")
+            elif role in ("tool", "function") or (
+                    turn.get("type") in _TOOL_OUTPUTS):
+                found.add("tool_round_trip")
+            parts = turn.get("content") or turn.get("parts")
+            if isinstance(parts, list):
+                found.update(filter(None, map(_of_part, parts)))
+        if role in ("assistant", "model"):
+            found.add("prefill")
+        return sorted(found)
 
     def _declared(self) -> "list[Json]":
         tools = self.body.get("tools")
         return ([one for one in tools if isinstance(one, dict)]
                 if isinstance(tools, list) else [])
 
-    def _tools(self) -> "list[str]":
-        names: "list[str]" = []
-        for one in self._declared():
-            inner = one.get("function")
-            listed = one.get("functionDeclarations")
-            if isinstance(listed, list):
-                names += [str(each.get("name")) for each in listed
-                          if isinstance(each, dict)]
-            elif isinstance(inner, dict):
-                names.append(str(inner.get("name")))
-            elif one.get("name"):
-                names.append(str(one["name"]))
-        return names
-
-    def _server_state(self) -> "str | None":
+    def _server_state(self, declared: "list[Json]") -> "str | None":
         """What the server keeps or does by itself for this request."""
         body = self.body
-        if any(_runs_on_server(one, self.wire) for one in self._declared()) or (
+        if any(_runs_on_server(one, self.wire) for one in declared) or (
                 body.get("mcp_servers") or body.get("container")):
             return "tools"
         if self.wire == "responses":
@@ -192,24 +192,35 @@ def _strings(value: object) -> "typing.Iterator[str]":
             yield from _strings(one)
 
 
-def _answers_tool(turn: Json) -> bool:
-    if turn.get("role") in ("tool", "function") or turn.get("type") in (
-            "function_call_output", "custom_tool_call_output"):
-        return True
-    parts = turn.get("content") or turn.get("parts")
-    return isinstance(parts, list) and any(
-        isinstance(part, dict) and (part.get("type") == "tool_result"
-                                    or "functionResponse" in part)
-        for part in parts)
+def _names(declared: "list[Json]") -> "list[str]":
+    """Names of the tools a request declares."""
+    names: "list[str]" = []
+    for one in declared:
+        inner = one.get("function")
+        listed = one.get("functionDeclarations")
+        if isinstance(listed, list):
+            names += [str(each.get("name")) for each in listed
+                      if isinstance(each, dict)]
+        elif isinstance(inner, dict):
+            names.append(str(inner.get("name")))
+        elif one.get("name"):
+            names.append(str(one["name"]))
+    return names
 
 
-def _has_image(parts: object) -> bool:
-    return isinstance(parts, list) and any(
-        isinstance(part, dict) and (
-            part.get("type") in ("image", "image_url", "input_image")
-            or str((part.get("inlineData") or {}).get("mimeType")
-                   ).startswith("image/"))
-        for part in parts)
+def _of_part(part: object) -> "str | None":
+    """The feature a part of a message needs."""
+    if not isinstance(part, dict):
+        return None
+    kind = part.get("type")
+    if kind == "tool_result" or "functionResponse" in part:
+        return "tool_round_trip"
+    inline = part.get("inlineData")
+    if kind in ("image", "image_url", "input_image") or (
+            isinstance(inline, dict)
+            and str(inline.get("mimeType")).startswith("image/")):
+        return "image"
+    return None
 
 
 def _wants_schema(body: Json) -> bool:
@@ -242,6 +253,9 @@ def edited(request: ModelRequest, model: "str | None",
     The very bytes of the request where nothing changes.
     """
     body = request.body if compacted is None else compacted
+    if body is request.body and not changes and (
+            model is None or model == body.get("model")):
+        return request.content
     if request.wire == "generateContent":
         body = _edited_gemini(body, changes, drops)
     else:
