@@ -65,6 +65,21 @@ describe("a fork", function()
         ]])
     end)
 
+    it("leaves the parent's calls alone when the child collects them", function()
+        local path = os.tmpname()
+        good([[
+            local extra = cards.sent(engine)
+            child(function()
+                cards.sent(engine):drop()
+                extra, call = nil, nil
+                collectgarbage() collectgarbage()
+                assert(engine:route("main").in_flight == 2)
+            end)
+            assert(engine:route("main").in_flight == 2)
+        ]], path)
+        os.execute("rm -f '" .. path .. "'*")
+    end)
+
     it("draws other ids in each child", function()
         good [[
             local seen = os.tmpname()

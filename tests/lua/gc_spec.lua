@@ -58,6 +58,34 @@ describe("the collector", function()
         ]]
     end)
 
+    it("keeps what the end of a call needs until it was", function()
+        good [[
+            local call = cards.sent(engine)
+            local block, weak = call.block, setmetatable({}, { __mode = "v" })
+            weak.engine, weak.policy = engine.memory, engine.policy.memory
+            weak.region = engine.region
+            call, engine = nil, nil
+            collectgarbage() collectgarbage()
+            assert(weak.engine and weak.policy and weak.region)
+            block = nil
+            collectgarbage() collectgarbage() collectgarbage()
+            assert(not weak.engine and not weak.policy and not weak.region)
+        ]]
+    end)
+
+    it("ends a call in the engine it was used again with", function()
+        good [[
+            local other = cards.engine { seed = 9 }
+            do
+                local call = cards.sent(engine)
+                other:begin({ workflow = "bare" }, call):begin_attempt()
+                assert(in_flight() == 0 and other:route("main").in_flight == 1)
+            end
+            collectgarbage() collectgarbage()
+            assert(other:route("main").in_flight == 0)
+        ]]
+    end)
+
     it("keeps what a decision needs", function()
         good [[
             local kept = {}

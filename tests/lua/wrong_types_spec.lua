@@ -144,8 +144,26 @@ describe("wrong types", function()
         has("tool_choice b is not one of tools",
             said { tools = { "a" }, tool_choice = "b" })
         has('prior has no key "tries"', said { prior = { tries = 1 } })
+        has('evidence has no key "stauts"; it has api, ',
+            cards.raised(fivegates.classify, { phase = "response", stauts = 429 }))
+        has('transport has no key "x"',
+            cards.raised(fivegates.classify, { transport = { x = 1 } }))
+        has('progress has no key "x"',
+            cards.raised(fivegates.classify, { progress = { x = 1 } }))
+        local call = cards.sent(engine)
+        has('success has no key "tokens"',
+            cards.raised(call.success, call, { tokens = 1, output = "x" }))
         has("begin needs the workflow's name", cards.raised(engine.begin, engine, {}))
         has("plain table", cards.raised(engine.begin, engine, setmetatable({}, {})))
+    end)
+
+    it("money is rounded to the nearest nano-dollar", function()
+        local usd = require("fivegates.check").usd
+        for i = 0, 9999 do
+            assert.equal(i * 100000, usd(i / 10000, "cost_usd"))
+        end
+        assert.equal(1, usd(0.6e-9, "cost_usd"))
+        assert.equal(0, usd(0.4e-9, "cost_usd"))
     end)
 
     it("zeros inside strings and huge strings pass as they are", function()
