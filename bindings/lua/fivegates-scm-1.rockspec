@@ -149,6 +149,28 @@ build = {
             "bindings/lua/fivegates/region.lua",
         ["fivegates.request"] =
             "bindings/lua/fivegates/request.lua",
+        ["fivegates.resty.answer"] =
+            "bindings/lua/fivegates/resty/answer.lua",
+        ["fivegates.resty.edits"] =
+            "bindings/lua/fivegates/resty/edits.lua",
+        ["fivegates.resty.exchange"] =
+            "bindings/lua/fivegates/resty/exchange.lua",
+        ["fivegates.resty"] =
+            "bindings/lua/fivegates/resty/init.lua",
+        ["fivegates.resty.json"] =
+            "bindings/lua/fivegates/resty/json.lua",
+        ["fivegates.resty.ledger"] =
+            "bindings/lua/fivegates/resty/ledger.lua",
+        ["fivegates.resty.read"] =
+            "bindings/lua/fivegates/resty/read.lua",
+        ["fivegates.resty.request"] =
+            "bindings/lua/fivegates/resty/request.lua",
+        ["fivegates.resty.stream"] =
+            "bindings/lua/fivegates/resty/stream.lua",
+        ["fivegates.resty.target"] =
+            "bindings/lua/fivegates/resty/target.lua",
+        ["fivegates.resty.upstream"] =
+            "bindings/lua/fivegates/resty/upstream.lua",
         ["fivegates.saved"] =
             "bindings/lua/fivegates/saved.lua",
         ["fivegates.sse"] =

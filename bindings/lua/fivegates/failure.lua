@@ -19,6 +19,11 @@ local failure = ffi.new("fg_failure")
 failure.size = ffi.sizeof(failure)
 
 
+local function has(bit)
+    return band(failure.flags, bit) ~= 0
+end
+
+
 -- What the evidence means, by the built-in rules and, when given, a policy's
 -- own: a table of words, flags and waits. retry_after_ms and should_retry are
 -- nil where the server said nothing; why is one line on the rule that matched.
@@ -38,13 +43,10 @@ function _M.classify(evidence, policy)
     if rc ~= 0 then
         return errors.refused("classify", rc)
     end
-    local function flag(bit)
-        return band(f.flags, bit) ~= 0
-    end
     local should_retry
-    if flag(C.FG_FAIL_SHOULD_RETRY) then
+    if has(C.FG_FAIL_SHOULD_RETRY) then
         should_retry = true
-    elseif flag(C.FG_FAIL_MUST_NOT_RETRY) then
+    elseif has(C.FG_FAIL_MUST_NOT_RETRY) then
         should_retry = false
     end
     return {
@@ -52,13 +54,13 @@ function _M.classify(evidence, policy)
         class = name.class[f.klass], scope = name.scope[f.scope],
         period = name.period[f.period], billed = name.billed[f.billed],
         commit = name.commit[f.commit], repair = name.repair[f.repair],
-        overload = flag(C.FG_FAIL_OVERLOAD),
-        trips_breaker = flag(C.FG_FAIL_TRIPS_BREAKER),
-        never_sent = flag(C.FG_FAIL_NEVER_SENT),
-        silent = flag(C.FG_FAIL_SILENT),
-        local_fault = flag(C.FG_FAIL_LOCAL_FAULT),
+        overload = has(C.FG_FAIL_OVERLOAD),
+        trips_breaker = has(C.FG_FAIL_TRIPS_BREAKER),
+        never_sent = has(C.FG_FAIL_NEVER_SENT),
+        silent = has(C.FG_FAIL_SILENT),
+        local_fault = has(C.FG_FAIL_LOCAL_FAULT),
         should_retry = should_retry,
-        retry_after_ms = flag(C.FG_FAIL_HAS_RETRY_AFTER) and f.retry_after_ms
+        retry_after_ms = has(C.FG_FAIL_HAS_RETRY_AFTER) and f.retry_after_ms
                          or nil,
         rule = f.rule, why = ffi.string(C.fg_rule_why(block, f.rule)),
     }
