@@ -142,6 +142,23 @@ def test_refusal_before_any_request_is_an_sdk_error_too() -> None:
         assert not server.seen
 
 
+@pytest.mark.parametrize("status, code, wanted", [
+    (401, "invalid_api_key", openai.AuthenticationError),
+    (429, "insufficient_quota", openai.RateLimitError),
+])
+def test_what_is_remembered_is_the_same_error_as_when_it_was_heard(
+        status: int, code: str, wanted: "type[Exception]") -> None:
+    with WireServer(bad=error(status, code)) as server:
+        engine = engine_of(server, "bad", "bad")
+        client = client_of(server, engine, "bad")
+        for _ in range(2):
+            with pytest.raises(wanted) as caught:
+                ask(client, False)
+            assert isinstance(caught.value, fivegates.Refused)
+            assert caught.value.at_s > 0
+        assert server.names() == ["bad"]  # the second was not sent
+
+
 @KINDS
 def test_connection_refused_is_never_sent(kind: str, closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}/v1"

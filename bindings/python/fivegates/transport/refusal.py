@@ -20,6 +20,9 @@ _CLASSES: "dict[tuple[type, ...], type]" = {}
 # A refusal before any request has no answer of a server; the status an outer
 # layer is told, where the decision names none: unavailable.
 _UNAVAILABLE = 503
+# But a key that was rejected, a limit or an empty account is the same error
+# to the caller whether it was just heard of or is remembered.
+_REMEMBERED = {"auth": 401, "quota": 429, "rate": 429}
 # SDKs that let their own exceptions pass through from a transport. Others
 # retry any exception, but heed x-should-retry on a response.
 _PASSING = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
@@ -168,7 +171,7 @@ def told(refused: Refused, http: typing.Any, request: typing.Any,
                 else http.RemoteProtocolError)
         out = _joined(type(refused), base)(str(error), request=request)
     out.decision, out.call = refused.decision, refused.call
-    out.answer = refused.answer
+    out.answer, out.at_s = refused.answer, refused.at_s
     if isinstance(refused, Queued):
         out.prior = refused.prior
     out.__cause__ = error
@@ -221,8 +224,11 @@ def _hinted(refused: Refused, http: typing.Any, request: typing.Any) -> typing.A
     if decision.hint_retry_after_ms:
         headers["retry-after"] = str(-(-decision.hint_retry_after_ms // 1000))
     message = f"fivegates: {decision.reason}"
+    status = decision.hint_status or _UNAVAILABLE
+    if status == _UNAVAILABLE:
+        status = _REMEMBERED.get(decision.owner, status)
     return http.Response(
-        decision.hint_status or _UNAVAILABLE, headers=headers, request=request,
+        status, headers=headers, request=request,
         content=json.dumps({"error": {
             "message": message, "type": "fivegates",
             "code": decision.reason}}).encode())
