@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ import fivegates
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Json = typing.Dict[str, typing.Any]
 _MODULES = pathlib.Path("/usr/lib/nginx/modules")
+_PR_SET_PDEATHSIG = 1
 _MODULE_NAMES = ("ndk_http_module.so", "ngx_http_lua_module.so")
 
 CONF = """
@@ -90,6 +92,11 @@ def free_port() -> int:
         return typing.cast(int, one.getsockname()[1])
 
 
+def _ends_with_us() -> None:
+    """A test that is killed leaves no nginx behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Gateway:
     """One nginx in a folder of its own. conf: parts of CONF."""
 
@@ -126,7 +133,7 @@ class Gateway:
         self.process = subprocess.Popen(
             ["nginx", "-p", str(self.dir), "-c", str(self.dir / "nginx.conf")],
             env={**os.environ, "FIVEGATES_LIB": str(library()), **self.env},
-            stdout=log, stderr=log)
+            stdout=log, stderr=log, preexec_fn=_ends_with_us)
         log.close()
         until = time.monotonic() + 10
         while time.monotonic() < until and self.process.poll() is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -126,6 +127,9 @@ class _Run:
                     settling.append(asyncio.ensure_future(
                         self.settle(line, heard)))
             await asyncio.gather(*settling)
+            # It has told all; what it has started it ends by itself.
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), 10)
         finally:
             if process.returncode is None:
                 process.kill()
