@@ -16,8 +16,8 @@ local _M = {}
 
 local SAW = fivegates.SAW
 local CONTENT = bor(SAW.token, SAW.tool_args)
--- What is held before the first content, and of one event that does not end:
--- beyond it goes on as it is, as nothing endless may fill the memory.
+-- What is held before the first content, and of one event that does not end.
+-- More goes on as it is where the model is thinking, and else answers nothing.
 local HELD_MAX = 1048576
 -- APIs whose answers are text: a stream of them without any is an empty answer.
 local TEXT = { chat = true, messages = true }
@@ -145,7 +145,11 @@ function _M.hold(x)
             return x:ended_badly()
         end
         held = held .. chunk
-        if band(x.saw, CONTENT) ~= 0 or #held > HELD_MAX then
+        local full = #held > HELD_MAX
+        if full and band(x.saw, bor(CONTENT, SAW.reasoning)) == 0 then
+            return x:broke("stream", "invalid http response: too long before "
+                           .. "its first content")
+        elseif full or band(x.saw, CONTENT) ~= 0 then
             if band(x.saw, SAW.token) == 0 then
                 x.call:event("token", 1)  -- given away: no way to take it back
             end

@@ -150,9 +150,9 @@ end
 
 
 local function parse_head(self, text)
-    local version, status, rest =
-        match(text, "^HTTP/1%.([01]) (%d%d%d)[^\r\n%z]*\r\n(.*)$")
-    status = tonumber(status)
+    local version, status, reason, rest =
+        match(text, "^HTTP/1%.([01]) (%d%d%d)([^\r\n%z]*)\r\n(.*)$")
+    status = (reason == "" or find(reason or "", "^ ")) and tonumber(status)
     -- Each line ends with CR LF; a bare one of either is in no line.
     if not status or status < 100 or find(rest, "\r[^\n]")
        or find("\n" .. rest, "[^\r]\n") then
