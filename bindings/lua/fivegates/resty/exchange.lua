@@ -5,6 +5,7 @@ local fivegates = require "fivegates"
 local answers = require "fivegates.resty.answer"
 local edits = require "fivegates.resty.edits"
 local json = require "fivegates.resty.json"
+local progress = require "fivegates.resty.progress"
 local read = require "fivegates.resty.read"
 local stream = require "fivegates.resty.stream"
 local targets = require "fivegates.resty.target"
@@ -14,7 +15,6 @@ local bor = bit.bor
 local concat = table.concat
 local error = error
 local find = string.find
-local floor = math.floor
 local match = string.match
 local max = math.max
 local ngx = ngx
@@ -65,7 +65,7 @@ function _M.new(gateway, request, call, workflow)
         gateway = gateway, engine = gateway.engine, request = request,
         call = call, wire = request.wire, workflow = workflow,
         primary = decision.requested or decision.route,
-        over = false, attempts = 0, saw = 0, wake_at = 0,
+        over = false, attempts = 0, saw = 0, wake_at = 0, counts = {},
     }, Exchange)
 end
 
@@ -160,67 +160,9 @@ function Exchange:wait(method)
 end
 
 
--- Reads a chunk of the answer and tells the engine what was in it.
-function Exchange:feed(chunk)
-    local scanner, call = self.scanner, self.call
-    local saw = scanner:feed(chunk)
-    self.saw = bor(self.saw, saw)
-    if band(saw, SAW.lifecycle) ~= 0 then
-        call:event("lifecycle")
-    end
-    if band(saw, SAW.reasoning) ~= 0 then
-        call:event("reasoning")
-    end
-    if band(saw, SAW.tool_args) ~= 0 then
-        call:event("tool_args", 1)
-    end
-    if band(saw, bor(SAW.token, SAW.usage, SAW.terminal)) == 0 then
-        call:event("first_byte")
-        return saw
-    end
-    local before = self.visible or 0
-    local now = scanner:answer(self.counts)
-    self.visible = now.visible
-    if band(saw, SAW.token) ~= 0 then
-        call:event("token", max(1, floor((now.visible - before) / 4)))
-    end
-    if band(saw, SAW.usage) ~= 0 then
-        call:usage { prompt_tokens = now.prompt_tokens,
-                     output_tokens = now.output_tokens,
-                     cached_tokens = now.cached_tokens, final = now.final }
-    end
-    if band(saw, SAW.terminal) ~= 0 then
-        call:event("terminal", now.finish_reason)
-    end
-    return saw
-end
-
-
--- Has the answer come to its own good end?
-function Exchange:whole()
-    return band(self.saw, SAW.terminal) ~= 0 and band(self.saw, SAW.error) == 0
-end
-
-
--- Arguments of success() that the scanner knows.
-function Exchange:counted()
-    local found, out = self.scanner:answer(self.counts), {}
-    for _, name in ipairs { "prompt_tokens", "output_tokens", "cached_tokens",
-                            "cost_nusd" } do
-        if found[name] > 0 then
-            out[name] = found[name]
-        end
-    end
-    out.visible = found.visible
-    if found.finish_reason ~= "none" then
-        out.finish_reason = found.finish_reason
-    end
-    if found.final then
-        out.final = true
-    end
-    out.attempt = self.number
-    return out
-end
+Exchange.feed = progress.feed
+Exchange.whole = progress.whole
+Exchange.counted = progress.counted
 
 
 -- The attempt failed; found: evidence, as far as it is known here.

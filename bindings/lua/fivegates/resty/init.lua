@@ -181,7 +181,13 @@ local function add(facts, more, request)
 end
 
 
-local function begin(request, workflow, more)
+-- Begins the call of a request (request.lua): the call and its workflow, or nil
+-- and a refusal. unable: what this host cannot do; more: further facts.
+function _M.begin(request, workflow, unable, more)
+    _M.gateway()
+    if type(workflow) == "function" then
+        workflow = workflow(request)
+    end
     local facts, refusal = request:facts(workflow)
     if not facts then
         return nil, refusal
@@ -189,7 +195,7 @@ local function begin(request, workflow, more)
     local language = match(request:header("accept-language") or "",
                            "^%s*(%a[%w-]*)")
     facts.language = language
-    facts.unable = gateway.unable
+    facts.unable = unable
     add(facts, gateway.facts, request)
     add(facts, more, request)
     local call, err = gateway.engine:begin(facts)
@@ -198,7 +204,7 @@ local function begin(request, workflow, more)
         return nil, { status = 503, code = "no_room", wire = request.wire,
                       message = "the gateway has no room for this call" }
     end
-    return exchanges.new(gateway, request, call, facts.workflow)
+    return call, facts.workflow
 end
 
 
@@ -225,14 +231,11 @@ function _M.proxy(workflow, more)
     if not request then
         return answers.bad_request(refusal)
     end
-    if type(workflow) == "function" then
-        workflow = workflow(request)
+    local call, name = _M.begin(request, workflow, gateway.unable, more)
+    if not call then
+        return answers.bad_request(name)
     end
-    local exchange
-    exchange, refusal = begin(request, workflow, more)
-    if not exchange then
-        return answers.bad_request(refusal)
-    end
+    local exchange = exchanges.new(gateway, request, call, name)
     on_abort(exchange)
     local ok, cut = pcall(exchange.drive, exchange)
     if not ok then

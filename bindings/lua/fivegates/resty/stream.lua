@@ -129,7 +129,6 @@ end
 -- nil where it was passed on.
 function _M.hold(x)
     x.scanner = fivegates.sse { wire = x.wire }
-    x.counts = {}
     local held = ""
     while true do
         local chunk, err, decision = x:wait("read")

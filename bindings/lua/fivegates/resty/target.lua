@@ -89,7 +89,8 @@ local function client_query()
 end
 
 
-local function path_of(target, path)
+-- The path of an API on a target, with its query.
+function _M.path(target, path)
     local base = target.path
     if sub(path, 1, 4) == "/v1/" and sub(base, -3) == "/v1" then
         path = sub(path, 4)
@@ -99,35 +100,43 @@ local function path_of(target, path)
 end
 
 
-local function key_line(target, wire)
+function _M.url(target, path)
+    return (target.tls and "https://" or "http://") .. target.authority
+           .. _M.path(target, path)
+end
+
+
+-- Name and value of the header with a target's key; nil where it has none.
+function _M.key_header(target, wire)
     if not target.key then
-        return ""
+        return nil
     elseif target.provider == "azure-openai" then
-        return "api-key: " .. target.key .. "\r\n"
+        return "api-key", target.key
     elseif wire == "messages" then
-        return "x-api-key: " .. target.key .. "\r\n"
+        return "x-api-key", target.key
     end
-    return "authorization: Bearer " .. target.key .. "\r\n"
+    return "authorization", "Bearer " .. target.key
 end
 
 
 -- The head of a request to a target, to its empty line. more: names of further
 -- client headers that go on; id, number: of the call and the attempt.
 function _M.head(target, request, length, id, number, more)
+    local name, value = _M.key_header(target, request.wire)
     local parts = {
-        "POST " .. path_of(target, request.path) .. " HTTP/1.1\r\n"
+        "POST " .. _M.path(target, request.path) .. " HTTP/1.1\r\n"
         .. "host: " .. target.authority .. "\r\n"
         .. "content-type: application/json\r\n"
         .. "content-length: " .. length .. "\r\n"
         .. "accept-encoding: identity\r\n"
         .. "x-client-request-id: " .. id .. "\r\n"
         .. "x-request-attempt: " .. number .. "\r\n"
-        .. key_line(target, request.wire),
+        .. (name and name .. ": " .. value .. "\r\n" or ""),
     }
-    local function forward(name)
-        local value = request:header(name)
-        if value and not find(value, "%c") then
-            parts[#parts + 1] = name .. ": " .. value .. "\r\n"
+    local function forward(header)
+        local text = request:header(header)
+        if text and not find(text, "%c") then
+            parts[#parts + 1] = header .. ": " .. text .. "\r\n"
         end
     end
     for i = 1, #FORWARDED do

@@ -1,0 +1,85 @@
+-- What comes of an answer, chunk by chunk, told to the engine. Functions of a
+-- table with call, scanner, number (of the attempt), saw (0) and counts ({}).
+
+local fivegates = require "fivegates"
+
+local band = bit.band
+local bor = bit.bor
+local floor = math.floor
+local ipairs = ipairs
+local max = math.max
+
+
+local _M = {}
+
+local SAW = fivegates.SAW
+local COUNTED = bor(SAW.token, SAW.usage, SAW.terminal)
+local USAGE = { "prompt_tokens", "output_tokens", "cached_tokens", "cost_nusd" }
+local CHARACTERS_PER_TOKEN = 4
+
+
+-- Reads a chunk and tells the engine what was in it: the scanner's bits.
+function _M.feed(self, chunk)
+    local scanner, call, number = self.scanner, self.call, self.number
+    local saw = scanner:feed(chunk)
+    self.saw = bor(self.saw, saw)
+    if band(saw, SAW.lifecycle) ~= 0 then
+        call:event("lifecycle", nil, number)
+    end
+    if band(saw, SAW.reasoning) ~= 0 then
+        call:event("reasoning", nil, number)
+    end
+    if band(saw, SAW.tool_args) ~= 0 then
+        call:event("tool_args", 1, number)
+    end
+    if band(saw, COUNTED) == 0 then
+        call:event("first_byte", nil, number)
+        return saw
+    end
+    local before = self.visible or 0
+    local now = scanner:answer(self.counts)
+    self.visible = now.visible
+    if band(saw, SAW.token) ~= 0 then
+        call:event("token", max(1, floor((now.visible - before)
+                                         / CHARACTERS_PER_TOKEN)), number)
+    end
+    if band(saw, SAW.usage) ~= 0 then
+        call:usage { prompt_tokens = now.prompt_tokens,
+                     output_tokens = now.output_tokens,
+                     cached_tokens = now.cached_tokens, final = now.final,
+                     attempt = number }
+    end
+    if band(saw, SAW.terminal) ~= 0 then
+        call:event("terminal", now.finish_reason, number)
+    end
+    return saw
+end
+
+
+-- Has the answer come to its own good end?
+function _M.whole(self)
+    return band(self.saw, SAW.terminal) ~= 0 and band(self.saw, SAW.error) == 0
+end
+
+
+-- Arguments of success() that the scanner knows.
+function _M.counted(self)
+    local found, out = self.scanner:answer(self.counts), {}
+    for _, name in ipairs(USAGE) do
+        if found[name] > 0 then
+            out[name] = found[name]
+        end
+    end
+    out.visible = found.visible
+    if found.finish_reason ~= "none" then
+        out.finish_reason = found.finish_reason
+    end
+    if found.final then
+        out.final = true
+    end
+    out.attempt = self.number
+    return out
+end
+
+
+return _M
