@@ -81,3 +81,10 @@ def test_both_are_down(client: openai.OpenAI) -> None:
     raw = ask(client, "both 503")
     assert raw.headers["x-fivegates-step"] == "preset"
     assert "try again soon" in raw.parse().choices[0].message.content
+
+
+def test_its_state(url: str, client: openai.OpenAI) -> None:
+    ask(client, "hi")
+    told = httpx.get(f"{url}/fivegates").json()
+    assert {one["name"] for one in told["routes"]} == {"main", "backup"}
+    assert "fivegates_region_calls_total" in httpx.get(f"{url}/metrics").text

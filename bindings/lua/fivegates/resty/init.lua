@@ -120,8 +120,8 @@ function _M.open(options)
         engine = engine, policy = policy, unable = unable,
         targets = targets_of(policy, options.keys or {}),
         facts = options.facts, forward = options.forward or {},
-        cached = options.cached, ledger = sink.open(options.ledger),
-        on_decision = options.on_decision,
+        cached = sink.safe(options.cached, "cached"), ledger = sink.open(options.ledger),
+        on_decision = sink.safe(options.on_decision, "on_decision"),
         recent = options.recent and sink.recent(options.recent),
         recent_name = options.recent,
         answer_max = options.answer_max or ANSWER_MAX,
@@ -231,7 +231,13 @@ function _M.proxy(workflow, more)
     if not request then
         return answers.bad_request(refusal)
     end
-    local call, name = _M.begin(request, workflow, gateway.unable, more)
+    local fine, call, name = pcall(_M.begin, request, workflow, gateway.unable,
+                                   more)
+    if not fine then
+        ngx.log(ngx.ERR, "fivegates: ", tostring(call))
+        call, name = nil, { status = 500, code = "internal", wire = request.wire,
+                            message = "the gateway has failed" }
+    end
     if not call then
         return answers.bad_request(name)
     end

@@ -4,6 +4,8 @@ local find = string.find
 local io_open = io.open
 local ngx = ngx
 local error = error
+local pcall = pcall
+local tostring = tostring
 local type = type
 
 
@@ -14,11 +16,29 @@ local RECENT = 32
 local QUIET = { proceed = true, accept = true, keep_waiting = true }
 
 
+-- A function of the host's that breaks no call when it raises; nil is none.
+function _M.safe(hook, what)
+    if hook == nil then
+        return nil
+    elseif type(hook) ~= "function" then
+        return error("fivegates: " .. what .. " is a function", 0)
+    end
+    return function(...)
+        local ok, err = pcall(hook, ...)
+        if not ok then
+            ngx.log(ngx.ERR, "fivegates: ", what, ": ", tostring(err))
+            return nil
+        end
+        return err  -- what the hook answered
+    end
+end
+
+
 -- A function that takes a line; where: "log", a path, a function, or nil. A
 -- file is opened before the workers are forked, and each line is one write.
 function _M.open(where)
     if where == nil or type(where) == "function" then
-        return where
+        return _M.safe(where, "ledger")
     elseif where == "log" then
         return function(line)
             ngx.log(ngx.NOTICE, "fivegates ledger ",
@@ -33,8 +53,9 @@ function _M.open(where)
     end
     file:setvbuf("full", 65536)
     return function(line)
-        file:write(line, "\n")
-        file:flush()
+        if not (file:write(line, "\n") and file:flush()) then
+            ngx.log(ngx.ERR, "fivegates: ledger: a line was lost")
+        end
     end
 end
 
