@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import socket
 import subprocess
 import time
 import typing
@@ -17,14 +18,23 @@ from openresty.gateway import ROOT, free_port, missing
 EXAMPLE = ROOT / "examples/openresty"
 
 
+def _free_pair() -> int:
+    """A port that is free, as is the next."""
+    while True:
+        port = free_port()
+        try:
+            socket.create_server(("127.0.0.1", port + 1)).close()
+        except (OSError, OverflowError):
+            continue
+        return port
+
+
 @pytest.fixture(scope="module")
 def url() -> "typing.Iterator[str]":
     if missing() is not None or not pathlib.Path(
             "/etc/nginx/modules-enabled").exists():
         pytest.skip("the example is for Debian's nginx with its Lua module")
-    port = free_port()
-    while port > 65000:
-        port = free_port()
+    port = _free_pair()
     process = subprocess.Popen(
         [str(EXAMPLE / "run"), str(port)], stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env=dict(os.environ))

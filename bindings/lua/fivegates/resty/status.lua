@@ -118,10 +118,11 @@ end
 
 local HEAD = [[
 <!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="5">
 <title>fivegates</title><style>
-body { font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em;
-       color: #222; background: #fff; }
+body { font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 70em;
+       padding: 0 1em; color: #222; background: #fff; }
 h1 { font-size: 1.3em } h2 { font-size: 1em; margin-top: 2em }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .3em .8em .3em 0; border-bottom: 1px solid #ddd;
