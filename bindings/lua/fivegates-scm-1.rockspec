@@ -151,8 +151,12 @@ build = {
             "bindings/lua/fivegates/request.lua",
         ["fivegates.resty.answer"] =
             "bindings/lua/fivegates/resty/answer.lua",
+        ["fivegates.resty.balancer"] =
+            "bindings/lua/fivegates/resty/balancer.lua",
         ["fivegates.resty.edits"] =
             "bindings/lua/fivegates/resty/edits.lua",
+        ["fivegates.resty.error_page"] =
+            "bindings/lua/fivegates/resty/error_page.lua",
         ["fivegates.resty.exchange"] =
             "bindings/lua/fivegates/resty/exchange.lua",
         ["fivegates.resty"] =
@@ -161,16 +165,24 @@ build = {
             "bindings/lua/fivegates/resty/json.lua",
         ["fivegates.resty.ledger"] =
             "bindings/lua/fivegates/resty/ledger.lua",
+        ["fivegates.resty.log"] =
+            "bindings/lua/fivegates/resty/log.lua",
+        ["fivegates.resty.progress"] =
+            "bindings/lua/fivegates/resty/progress.lua",
         ["fivegates.resty.read"] =
             "bindings/lua/fivegates/resty/read.lua",
         ["fivegates.resty.request"] =
             "bindings/lua/fivegates/resty/request.lua",
+        ["fivegates.resty.status"] =
+            "bindings/lua/fivegates/resty/status.lua",
         ["fivegates.resty.stream"] =
             "bindings/lua/fivegates/resty/stream.lua",
         ["fivegates.resty.target"] =
             "bindings/lua/fivegates/resty/target.lua",
         ["fivegates.resty.upstream"] =
             "bindings/lua/fivegates/resty/upstream.lua",
+        ["fivegates.resty.watch"] =
+            "bindings/lua/fivegates/resty/watch.lua",
         ["fivegates.saved"] =
             "bindings/lua/fivegates/saved.lua",
         ["fivegates.sse"] =
