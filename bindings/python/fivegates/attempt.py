@@ -32,6 +32,12 @@ class Attempt:
     in seconds, None where the engine names none.
     """
 
+    # As they are until something came.
+    sent_said = False
+    head_seen = False
+    event_seen = False  # of an API this package can read
+    finish: "str | None" = None
+
     def __init__(self, call: "Call", decision: "Decision",
                  route: "dict[str, typing.Any]", streamed: bool,
                  workflow: str) -> None:
@@ -48,16 +54,12 @@ class Attempt:
         self.streamed = streamed
         self.resume_from = decision.resume_from
         self.started = time.monotonic()
-        self.sent_said = False
         self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
                                        "reasoning": 0, "tool_args_bytes": 0}
-        self.head_seen = False
-        self.event_seen = False  # of an API this package can read
-        self.finish: "str | None" = None
         self._usage: "dict[str, typing.Any]" = {}
         self.changes = _changes(decision)
         self.headers = {"X-Client-Request-Id": call.id,
-                        "X-Request-Attempt": str(decision.attempt)}
+                        "X-Request-Attempt": str(self.number)}
         self.connect_s = _seconds(decision.connect_ms)
         self.first_token_s = _seconds(decision.first_token_ms)
         self.idle_s = _seconds(decision.idle_ms)
@@ -269,6 +271,8 @@ def _seconds(ms: int) -> "float | None":
 
 
 def _changes(decision: "Decision") -> "dict[str, typing.Any]":
+    if not decision.change:
+        return {}
     values = {"max_tokens": decision.max_tokens,
               "compact": decision.compact_tokens}
     return {name: values.get(name, True) for name in decision.change}

@@ -88,6 +88,24 @@ class Driven:
     read and its reader will. Its return value is the call's.
     """
 
+    # What most calls never set.
+    routes: "typing.Collection[str] | None" = None  # those with a sender; None: all
+    cache: "Cache | None" = None
+    key = ""
+    found: "CachedAnswer | None" = None
+    keep = False
+    cached: "Hook | None" = None
+    preset: "Hook | None" = None
+    queue: "Hook | None" = None
+    clear: "Hook | None" = None
+    evidence: "Hook | None" = None
+    outcome = False
+    reraise = False
+    error: "BaseException | None" = None
+    result: typing.Any = None
+    attempts = 0
+    ended = False
+
     def __init__(self, engine: "Engine", workflow: str, *,
                  on_decision: "Hook | None", ledger: typing.Any,
                  cached: "Hook | None", preset: "Hook | bool | None",
@@ -98,33 +116,17 @@ class Driven:
                  cache: "Cache | None" = None,
                  cache_key: "CacheKey | None" = None,
                  routes: "typing.Collection[str] | None" = None) -> None:
-        self.routes = routes  # those there is a sender for; None: all
+        self.routes = routes
         self.cache = cache
-        self.key = ""
-        self.found: "CachedAnswer | None" = None
-        self.keep = False
         if cache is not None or cache_key is not None:
             from fivegates.cache import key_of_call  # only where asked for
             self.key = key_of_call(workflow, cache, cache_key, facts,
                                    cached=cached, blocking=not tick)
         if isinstance(preset, bool):  # the card's text, in the call's language
             preset = operator.attrgetter("text") if preset else None
-        unable = set([facts["unable"]] if isinstance(facts.get("unable"), str)
-                     else facts.get("unable") or ())
-        unable.add("hedge")
-        for word, hook in (("cache", cached if cache is None else cache),
-                           ("preset", preset), ("clear", clear)):
-            if hook is None:
-                unable.add(word)
-        if not tick:
-            unable.add("tick")
-        if not facts.pop("resume", False):
-            unable.add("resume")
-        facts["unable"] = sorted(unable)
-        stream = facts.get("stream", True)
-        self.streamed = stream is True or stream == "true"
-        self.engine = engine
-        self.workflow = workflow
+        facts["unable"] = unable(
+            facts.get("unable"), facts.pop("resume", False),
+            cached if cache is None else cache, preset, clear, tick)
         self.on_decision = on_decision
         self.ledger = ledger
         self.cached = cached
@@ -134,10 +136,16 @@ class Driven:
         self.evidence = evidence
         self.outcome = outcome
         self.reraise = reraise
-        self.error: "BaseException | None" = None
-        self.result: typing.Any = None
-        self.attempts = 0
-        self.ended = False
+        self.begin(engine, workflow, facts, call)
+
+    def begin(self, engine: "Engine", workflow: str,
+              facts: "dict[str, typing.Any]", call: "Call | None" = None,
+              ) -> None:
+        """Begins the call, or the next step of one."""
+        stream = facts.get("stream", True)
+        self.streamed = stream is True or stream == "true"
+        self.engine = engine
+        self.workflow = workflow
         if call is None:
             self.call = engine.begin(workflow, **facts)
             self.first = self.call.decision
@@ -154,7 +162,8 @@ class Driven:
             self.ledger.write(self.call.ledger_line(line, decision))
 
     def told(self, decision: "Decision") -> None:
-        self._write("decision", decision)
+        if self.ledger is not None:
+            self._write("decision", decision)
         if self.on_decision is not None:
             self.on_decision(decision, self.call)
 
@@ -254,6 +263,14 @@ class Driven:
             return None
         return "reroute"
 
+    def route(self, name: str) -> "dict[str, typing.Any]":
+        """A route of the card."""
+        return self.engine.policy.route(name)
+
+    def send(self, attempt: Attempt) -> "typing.Generator[tuple[typing.Any, ...], typing.Any, tuple[str, typing.Any]]":
+        """Has one attempt sent; what came of it."""
+        return typing.cast("tuple[str, typing.Any]", (yield "send", attempt))
+
     def _next(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, Decision | None]":
         """Waits, asks for permission, sends: the decision after that.
 
@@ -268,12 +285,12 @@ class Driven:
         if permit.action != "proceed":
             return permit
         self.told(permit)
-        yield from self._clear(permit)
-        route = self.engine.policy.route(permit.route or "")
-        attempt = Attempt(self.call, permit, route, self.streamed,
-                          self.workflow)
+        if self.clear is not None:
+            yield from self._clear(permit)
+        attempt = Attempt(self.call, permit, self.route(permit.route or ""),
+                          self.streamed, self.workflow)
         self.attempts += 1
-        kind, value = yield "send", attempt
+        kind, value = yield from self.send(attempt)
         if kind == "decided":
             return typing.cast("Decision", value)
         if kind == "begun":
@@ -295,6 +312,22 @@ class Driven:
         self.error = value
         return self.call.failure(attempt.evidence(found),
                                  attempt=attempt.number)
+
+
+def unable(stated: "str | typing.Iterable[str] | None", resume: object,
+           cache: object, preset: object, clear: object, tick: bool,
+           ) -> "list[str]":
+    """What this host cannot do, in the engine's words: what its caller
+    states, and what it has no hook for."""
+    words = {stated} if isinstance(stated, str) else set(stated or ())
+    words.add("hedge")
+    for word, able in (("cache", cache is not None),
+                       ("preset", preset is not None),
+                       ("clear", clear is not None), ("tick", tick),
+                       ("resume", resume)):
+        if not able:
+            words.add(word)
+    return sorted(words)
 
 
 def _decided(exc: BaseException, attempt: Attempt) -> bool:

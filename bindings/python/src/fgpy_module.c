@@ -163,6 +163,9 @@ static PyMethodDef core_methods[] = {
     {"decide", FGPY_METHOD(fgpy_decide), FGPY_KW,
      "decide(facts, policy=None)\n--\n\nThe pure kernel: facts to a Decision, "
      "nothing else read."},
+    {"chat_answer", (PyCFunction)fgpy_chat_answer, METH_O,
+     "chat_answer(body)\n--\n\nsuccess()'s keywords for the bytes of a whole "
+     "chat completion with one choice and nothing but text; None for others."},
     {"names", (PyCFunction)core_names, METH_O,
      "names(table)\n--\n\nWire names of a table, with their numbers."},
     {"gate_of", (PyCFunction)core_gate_of, METH_O,

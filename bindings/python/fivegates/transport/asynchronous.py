@@ -63,14 +63,15 @@ def make(http: typing.Any) -> type:
             self.options = options
 
         async def handle_async_request(self, request: typing.Any) -> typing.Any:
-            api = ModelRequest.api(request.method, request.url.path)
+            url = str(request.url)
+            api = self.options.api(request, url)
             model = ModelRequest.of(api, await request.aread()) if api else None
             if model is None:
                 return await self.inner.handle_async_request(request)
             wire = AsyncWire(self.inner)
             try:
                 exchange = Exchange(
-                    http, self.options, request, model,
+                    http, self.options, request, url, model,
                     lambda given: AsyncGuardedStream(given, wire))
             except Exception as exc:
                 raise passing(exc, request, model.wire)
@@ -100,7 +101,7 @@ class AsyncWire:
         self._fresh = False  # the response's body has not been read yet
 
     async def drive(self, exchange: Exchange) -> typing.Any:
-        steps = exchange.guard()
+        steps = exchange.steps()
         reply: typing.Any = None
         error: "Exception | None" = None
         out: typing.Any = None
@@ -113,6 +114,7 @@ class AsyncWire:
                 except Exception as exc:
                     error = exc
         except StopIteration as stop:
+            exchange.result = None  # a stream's leads back here
             return stop.value
         except BaseException as exc:
             try:

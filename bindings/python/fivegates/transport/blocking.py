@@ -69,14 +69,15 @@ def make(http: typing.Any) -> type:
         def handle_request(self, request: typing.Any) -> typing.Any:
             if self._dropped:
                 _close(self._dropped)
-            api = ModelRequest.api(request.method, request.url.path)
+            url = str(request.url)
+            api = self.options.api(request, url)
             model = ModelRequest.of(api, request.read()) if api else None
             if model is None:
                 return self.inner.handle_request(request)
             wire = Wire(self.inner)
             dropped = self._dropped
             try:
-                exchange = Exchange(http, self.options, request, model,
+                exchange = Exchange(http, self.options, request, url, model,
                                     lambda given: GuardedStream(
                                         given, wire, dropped))
             except Exception as exc:
@@ -124,7 +125,7 @@ class Wire:
         self._alarm: "Alarm | None" = None
 
     def drive(self, exchange: Exchange) -> typing.Any:
-        steps = exchange.guard()
+        steps = exchange.steps()
         reply: typing.Any = None
         error: "Exception | None" = None
         out: typing.Any = None
@@ -138,6 +139,7 @@ class Wire:
                     error = exc
         except StopIteration as stop:
             self._disarm()
+            exchange.result = None  # a stream's leads back here
             return stop.value
         except BaseException as exc:
             try:

@@ -1,6 +1,6 @@
 """One guarded request, without the wire: what to do next, and what came of it.
 
-guard() is a generator. It yields what a driver must do and is sent what came
+steps() is a generator. It yields what a driver must do and is sent what came
 of it; exceptions of the wire are thrown into it. So the sync and the async
 transport share every line that decides.
 
@@ -50,6 +50,7 @@ from fivegates._core import (
     SAW_TOKEN,
     SAW_TOOL_ARGS,
     SseScanner,
+    chat_answer,
 )
 
 if typing.TYPE_CHECKING:
@@ -73,32 +74,29 @@ _OWN_ACCOUNT = ("cookie", "openai-organization", "openai-project")
 class Exchange(Driven):
     """One request of the client's, however many go over the wire for it."""
 
+    response: typing.Any = None  # the last error answer
+
     def __init__(self, http: typing.Any, options: Options, request: typing.Any,
-                 model: ModelRequest, body: "typing.Callable[[GivenAway], typing.Any]") -> None:
+                 url: str, model: ModelRequest,
+                 body: "typing.Callable[[GivenAway], typing.Any]") -> None:
         self.http = http
         self.options = options
         self.request = request
-        self.url = str(request.url)
+        self.url = url  # of the request, as text
         self.extensions = request.extensions
         self.timeouts = request.extensions.get("timeout") or {}
         self.model = model
         self.body = body  # makes the client's stream of a GivenAway
+        self.on_decision = options.on_decision
+        self.ledger = options.ledger
         self.seen: "CallOptions | None" = current()
-        self.response: typing.Any = None  # the last error answer
         facts = options.facts_of(model, self.seen)
         inner = _sdk_retries(request.headers)
         if inner and "prior" not in facts:
             facts["prior"] = {"attempts": inner}
         if self.seen is not None:
             self.seen.decisions.clear()
-        stand_in = synthetic.StandIns(http, model, options)
-        super().__init__(
-            options.engine, options.workflow_of(self.seen),
-            on_decision=options.on_decision, ledger=options.ledger,
-            cached=stand_in.cached if options.cached else None,
-            preset=stand_in.preset if options.preset else None,
-            queue=None, clear=None, evidence=None, outcome=False,
-            reraise=False, tick=False, call=None, facts=facts)
+        self.begin(options.engine, options.workflow_of(self.seen), facts)
         if self.seen is not None:
             self.seen.call = self.call
 
@@ -126,6 +124,15 @@ class Exchange(Driven):
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             return "reroute"
         return None
+
+    def route(self, name: str) -> "dict[str, typing.Any]":
+        return self.options.route(name)
+
+    def _stand_in(self, decision: "Decision") -> Steps:
+        made = synthetic.StandIns(self.http, self.model, self.options)
+        self.cached = made.cached if self.options.cached else None
+        self.preset = made.preset if self.options.preset else None
+        return (yield from super()._stand_in(decision))
 
     # ---- requests
 
@@ -186,24 +193,10 @@ class Exchange(Driven):
                         self.response, error)
         return passing(exc, self.request, self.model.wire)
 
-    # ---- the loop
+    # ---- sending
 
-    def guard(self) -> Steps:
-        """Runs the call; returns what the client gets: a response."""
-        steps = self.steps()
-        reply: typing.Any = None
-        while True:
-            try:
-                todo = steps.send(reply)
-            except StopIteration as stop:
-                self.result = None  # a stream's leads back here
-                return stop.value
-            if todo[0] == "send":
-                reply = yield from self._send(todo[1])
-            else:
-                reply = yield todo
-
-    def _send(self, attempt: Attempt) -> Steps:
+    def send(self, attempt: Attempt) -> Steps:
+        """Sends one request; tells the engine what came of it."""
         trace = Trace(attempt.sent, self.extensions.get("trace"))
         try:
             request = self._prepared(attempt)
@@ -301,17 +294,14 @@ class Exchange(Driven):
             body = self._unpacked(response, b"".join(parts))
         except Exception as exc:
             return self._broken(attempt, exc, trace)
-        scanner = SseScanner(self.model.wire, True)  # type: ignore[arg-type]
-        saw = scanner.feed(body)
-        answer = None if saw & (SAW_ERROR | SAW_MALFORMED) else _json(body)
-        if not self.model.answered_by(answer):
+        facts = _answered(self.model, body)
+        if facts is None:
             return self._failed(attempt, None, {
                 "phase": "body", "status": response.status_code,
                 "headers": response.headers.multi_items(), "body": body,
                 "whole_body": True})
         self._label(response, attempt)
         self.result, self.error = response, None
-        facts = {**counted(scanner), **answer_of(answer)}
         return "decided", self.call.success(attempt=attempt.number, **facts)
 
     def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
@@ -408,12 +398,23 @@ def _twin(request: typing.Any, headers: typing.Any,
     return out
 
 
-def _json(body: bytes) -> typing.Any:
-    """The body's value; None where it is none."""
+def _answered(model: ModelRequest, body: bytes) -> "dict[str, typing.Any] | None":
+    """Arguments of Call.success() for a whole body; None: no answer to this
+    request. What is in one the engine judges."""
+    plain = (chat_answer(body) if model.wire == "chat" and not model.streamed
+             else None)
+    if plain is not None:
+        return plain
+    scanner = SseScanner(model.wire, True)  # type: ignore[arg-type]
+    if scanner.feed(body) & (SAW_ERROR | SAW_MALFORMED):
+        return None
     try:
-        return json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
         return None
+    if not model.answered_by(answer):
+        return None
+    return {**counted(scanner), **answer_of(answer)}
 
 
 def _least(a: "float | None", b: "float | None") -> "float | None":

@@ -9,6 +9,7 @@ import typing
 import urllib.parse
 
 from fivegates.errors import ArgumentError
+from fivegates.runner import unable
 from fivegates.transport.request import ModelRequest, url_for
 
 if typing.TYPE_CHECKING:
@@ -107,6 +108,9 @@ class Options:
         self.preset = preset
         self.on_decision = on_decision
         self.ledger = ledger
+        self._unable = unable(None, False, cached or None, preset or None,
+                              None, False)
+        self._apis: "dict[str, tuple[str, str] | None]" = {}
         self._urls: "dict[tuple[str, str], str]" = {}
         self._routes: "dict[str, Json]" = {}
 
@@ -127,7 +131,27 @@ class Options:
         facts.update(self.facts)
         if call is not None:
             facts.update(call.facts)
+        if "unable" in facts or "resume" in facts:
+            facts["unable"] = unable(
+                facts.get("unable"), facts.pop("resume", False),
+                self.cached or None, self.preset or None, None, False)
+        else:
+            facts["unable"] = self._unable
         return facts
+
+    def api(self, request: typing.Any, url: str) -> "tuple[str, str] | None":
+        """The API a request asks, by its URL, and the path below the base
+        URL; None for other requests. url is the request's own as text."""
+        if request.method != "POST":
+            return None
+        try:
+            return self._apis[url]
+        except KeyError:
+            if len(self._apis) >= _URLS_KEPT:
+                self._apis.clear()
+            found = ModelRequest.api("POST", request.url.path)
+            self._apis[url] = found
+            return found
 
     def route(self, name: str) -> Json:
         """A route of the card, which does not change."""

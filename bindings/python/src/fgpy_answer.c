@@ -1,0 +1,282 @@
+/* chat_answer(): what success() wants to know of a whole chat completion, read
+ * in one pass, for the answer that nearly all are: one choice, text only, the
+ * members everybody sends. Any other is left to who parses it. */
+#include "fgpy_convert.h"
+
+#include <string.h>
+
+#include "fg_keys.h"
+#include "fg_scan.h"
+
+/* Members that are read, each a bit: a second one of its name is no plain
+ * answer. What follows CHAT_READ is only allowed. */
+enum {
+  CHAT_CHOICES = 1,
+  CHAT_USAGE = 2,
+  CHAT_MESSAGE = 4,
+  CHAT_FINISH = 8,
+  CHAT_CONTENT = 16,
+  CHAT_PROMPT = 32,
+  CHAT_OUTPUT = 64,
+  CHAT_DETAILS = 128,
+  CHAT_CACHED = 256,
+  CHAT_READ = 511,
+  CHAT_OBJECT = 512,
+  CHAT_EMPTY = 1024, /* must be null, or a list of nothing */
+  CHAT_FREE = 2048,  /* any scalar, null, or empty */
+  CHAT_COUNTS = 4096 /* in usage: not looked at */
+};
+
+typedef struct chat_key {
+  const char *name;
+  uint32_t what;
+} chat_key;
+
+static const chat_key root_keys[] = {
+    {"id", CHAT_FREE},           {"object", CHAT_OBJECT},
+    {"created", CHAT_FREE},      {"model", CHAT_FREE},
+    {"choices", CHAT_CHOICES},   {"usage", CHAT_USAGE},
+    {"service_tier", CHAT_FREE}, {"system_fingerprint", CHAT_FREE},
+    {"provider", CHAT_FREE},     {"prompt_logprobs", CHAT_FREE},
+    {NULL, 0}};
+static const chat_key choice_keys[] = {
+    {"index", CHAT_FREE},          {"message", CHAT_MESSAGE},
+    {"logprobs", CHAT_FREE},       {"finish_reason", CHAT_FINISH},
+    {"stop_reason", CHAT_FREE},    {NULL, 0}};
+static const chat_key message_keys[] = {
+    {"role", CHAT_FREE},           {"content", CHAT_CONTENT},
+    {"refusal", CHAT_EMPTY},       {"annotations", CHAT_EMPTY},
+    {"tool_calls", CHAT_EMPTY},    {"function_call", CHAT_EMPTY},
+    {"audio", CHAT_EMPTY},         {NULL, 0}};
+static const chat_key usage_keys[] = {
+    {"prompt_tokens", CHAT_PROMPT},
+    {"completion_tokens", CHAT_OUTPUT},
+    {"prompt_tokens_details", CHAT_DETAILS},
+    {NULL, CHAT_COUNTS}};
+static const chat_key detail_keys[] = {{"cached_tokens", CHAT_CACHED},
+                                       {NULL, CHAT_COUNTS}};
+
+enum { CHAT_DEPTH = 5, CHAT_WORD = 16 };
+
+typedef struct chat {
+  uint32_t at[CHAT_DEPTH]; /* the member open at each depth */
+  uint32_t seen;
+  uint32_t prompt, output, cached, visible;
+  uint32_t finish, word_len;
+  char word[CHAT_WORD];
+  char *text;
+  uint32_t text_len;
+} chat;
+
+static uint32_t chat_find(const chat_key *keys, fg_str name) {
+  while (keys->name != NULL && (strlen(keys->name) != name.len ||
+                                memcmp(keys->name, name.ptr, name.len) != 0)) {
+    keys++;
+  }
+  return keys->what;
+}
+
+/* Which member this key is; 0: one that no plain answer has. */
+static uint32_t chat_member(const chat *c, const fg_scan_event *e) {
+  if (c->at[1] == CHAT_USAGE && e->depth > 1) {
+    if (fg_key(e->text.ptr, e->text.len) == FG_K_COST) {
+      return 0;
+    }
+    return e->depth == 2 ? chat_find(usage_keys, e->text)
+           : e->depth == 3 && c->at[2] == CHAT_DETAILS
+               ? chat_find(detail_keys, e->text)
+               : (uint32_t)CHAT_COUNTS;
+  }
+  return e->depth == 1   ? chat_find(root_keys, e->text)
+         : e->depth == 3 ? chat_find(choice_keys, e->text)
+                         : chat_find(message_keys, e->text);
+}
+
+static int chat_is_key(chat *c, const fg_scan_event *e) {
+  uint32_t what = e->cut ? 0 : chat_member(c, e);
+  if (what == 0 || (c->seen & CHAT_READ & what)) {
+    return 1;
+  }
+  c->seen |= what;
+  if (e->depth < CHAT_DEPTH) {
+    c->at[e->depth] = what;
+  }
+  return 0;
+}
+
+/* Where the value of this event stands: the member it belongs to. */
+static uint32_t chat_place(const chat *c, const fg_scan_event *e) {
+  if (e->depth == 0) {
+    return 0;
+  }
+  if (c->at[1] == CHAT_USAGE && e->depth > 2 &&
+      (e->depth > 3 || c->at[2] != CHAT_DETAILS)) {
+    return CHAT_COUNTS;
+  }
+  return e->depth < CHAT_DEPTH ? c->at[e->depth] : 0;
+}
+
+static int chat_begins(const chat *c, const fg_scan_event *e) {
+  int object = e->what == FG_SCAN_BEGIN_OBJECT;
+  if (e->depth == 0) {
+    return !object;
+  }
+  if (e->depth == 2 && c->at[1] == CHAT_CHOICES) {
+    return !object || e->index > 0; /* one choice */
+  }
+  switch (chat_place(c, e)) {
+  case CHAT_CHOICES:
+  case CHAT_EMPTY:
+  case CHAT_FREE:
+    return object; /* what is inside is looked at in its turn */
+  case CHAT_USAGE:
+  case CHAT_MESSAGE:
+  case CHAT_DETAILS:
+    return !object;
+  case CHAT_COUNTS:
+    return 0;
+  default:
+    return 1;
+  }
+}
+
+static int chat_string(chat *c, const fg_scan_event *e, uint32_t place) {
+  switch (place) {
+  case CHAT_CONTENT:
+    memcpy(c->text + c->text_len, e->text.ptr, e->text.len);
+    c->text_len += e->text.len;
+    for (uint32_t i = 0; i < e->text.len; i++) {
+      c->visible += ((unsigned char)e->text.ptr[i] & 0xC0) != 0x80;
+    }
+    return 0;
+  case CHAT_FINISH:
+  case CHAT_OBJECT:
+    if (e->text.len > CHAT_WORD - c->word_len) {
+      return 1;
+    }
+    memcpy(c->word + c->word_len, e->text.ptr, e->text.len);
+    c->word_len += e->text.len;
+    if (!e->last) {
+      return 0;
+    }
+    const fg_str word = fg_str_make(c->word, c->word_len);
+    static const chat_key finishes[] = {
+        {"stop", FG_FINISH_STOP},
+        {"length", FG_FINISH_LENGTH},
+        {"content_filter", FG_FINISH_CONTENT_FILTER},
+        {NULL, FG_FINISH_NONE}};
+    static const chat_key objects[] = {{"chat.completion", 1}, {NULL, 0}};
+    c->word_len = 0;
+    if (place == CHAT_OBJECT) {
+      return chat_find(objects, word) == 0;
+    }
+    c->finish = chat_find(finishes, word);
+    return c->finish == FG_FINISH_NONE;
+  case CHAT_FREE:
+  case CHAT_COUNTS:
+    return 0;
+  default:
+    return 1;
+  }
+}
+
+static int chat_number(chat *c, const fg_scan_event *e, uint32_t place) {
+  uint32_t *out = place == CHAT_PROMPT   ? &c->prompt
+                  : place == CHAT_OUTPUT ? &c->output
+                  : place == CHAT_CACHED ? &c->cached
+                                         : NULL;
+  if (out == NULL) {
+    return place != CHAT_FREE && place != CHAT_COUNTS;
+  }
+  if (!e->is_integer || e->integer < 0 || e->integer > UINT32_MAX) {
+    return 1;
+  }
+  *out = (uint32_t)e->integer;
+  return 0;
+}
+
+/* Nonzero: not a plain answer. */
+static int chat_sink(void *ctx, const fg_scan_event *e) {
+  chat *c = ctx;
+  uint32_t place;
+  switch (e->what) {
+  case FG_SCAN_KEY:
+    return chat_is_key(c, e);
+  case FG_SCAN_BEGIN_OBJECT:
+  case FG_SCAN_BEGIN_ARRAY:
+    if (chat_begins(c, e)) {
+      return 1;
+    }
+    if (e->depth + 1 < CHAT_DEPTH) {
+      c->at[e->depth + 1] = 0; /* elements of a list belong to none */
+    }
+    return 0;
+  case FG_SCAN_END_OBJECT:
+  case FG_SCAN_END_ARRAY:
+    return 0;
+  case FG_SCAN_STRING:
+    return chat_string(c, e, chat_place(c, e));
+  case FG_SCAN_NUMBER:
+    return chat_number(c, e, chat_place(c, e));
+  case FG_SCAN_NULL:
+    place = chat_place(c, e);
+    if (place == CHAT_USAGE) {
+      c->seen &= ~(uint32_t)CHAT_USAGE; /* as if it were not there */
+    }
+    return place != CHAT_FREE && place != CHAT_EMPTY && place != CHAT_COUNTS &&
+           place != CHAT_USAGE && place != CHAT_DETAILS;
+  default:
+    place = chat_place(c, e);
+    return place != CHAT_FREE && place != CHAT_COUNTS;
+  }
+}
+
+static PyObject *chat_facts(fgpy_state *st, const chat *c) {
+  PyObject *out = Py_BuildValue(
+      "{sI,sN,ss#}", "visible", (unsigned)c->visible, "finish_reason",
+      fgpy_name(st, FG_TABLE_FINISH, c->finish), "output", c->text,
+      (Py_ssize_t)c->text_len);
+  if (out != NULL && (c->seen & (CHAT_PROMPT | CHAT_OUTPUT))) {
+    PyObject *usage = Py_BuildValue(
+        "{sI,sI,sI,sO}", "prompt_tokens", (unsigned)c->prompt, "output_tokens",
+        (unsigned)c->output, "cached_tokens", (unsigned)c->cached, "final",
+        Py_True);
+    if (usage == NULL || PyDict_Update(out, usage) < 0) {
+      Py_CLEAR(out);
+    }
+    Py_XDECREF(usage);
+  }
+  return out;
+}
+
+PyObject *fgpy_chat_answer(PyObject *module, PyObject *body) {
+  char *bytes = NULL;
+  Py_ssize_t len = 0;
+  if (PyBytes_AsStringAndSize(body, &bytes, &len) < 0) {
+    return NULL;
+  }
+  if (len > 1 << 30) {
+    Py_RETURN_NONE;
+  }
+  chat c = {.text = PyMem_Malloc((size_t)len + 1)};
+  if (c.text == NULL) {
+    return PyErr_NoMemory();
+  }
+  fg_scan scan;
+  fg_scan_init(&scan, 0);
+  const uint32_t whole = CHAT_CHOICES | CHAT_MESSAGE | CHAT_CONTENT |
+                         CHAT_FINISH;
+  const uint32_t counts = CHAT_PROMPT | CHAT_OUTPUT;
+  PyObject *out = NULL;
+  if (fg_scan_feed(&scan, bytes, (uint32_t)len, chat_sink, &c, NULL) ==
+          FG_SCAN_DONE &&
+      fg_scan_end(&scan, chat_sink, &c) == FG_SCAN_DONE &&
+      (c.seen & whole) == whole &&
+      (!(c.seen & CHAT_USAGE) || ((c.seen & counts) && (c.prompt > 0 || c.output > 0)))) {
+    out = chat_facts(PyModule_GetState(module), &c);
+  } else {
+    out = Py_NewRef(Py_None);
+  }
+  PyMem_Free(c.text);
+  return out;
+}
