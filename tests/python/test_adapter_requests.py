@@ -19,7 +19,7 @@ requests = pytest.importorskip("requests")
 
 from fivegates.adapters.requests import EngineAdapter  # noqa: E402
 
-CHAT = {"model": "m0", "max_tokens": 300,
+CHAT = {"model": "m1", "max_tokens": 300,
         "messages": [{"role": "user", "content": "x"}]}
 STREAM = {**CHAT, "stream": True}
 
@@ -212,7 +212,8 @@ def test_without_a_key_nobody_is_asked(make: typing.Any,
                                        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY_B", raising=False)
     rig = make("503").mount(keys={})
-    with pytest.raises(fivegates.Refused) as caught:
+    with pytest.warns(RuntimeWarning, match="set KEY_B"), \
+            pytest.raises(fivegates.Refused) as caught:
         rig.post(CHAT)
     assert rig.backup.seen == []
     assert isinstance(caught.value.__cause__, requests.HTTPError)

@@ -126,7 +126,7 @@ class TestHttpx:
         error.__cause__ = type("ClientOSError", (OSError,), {
             "__module__": "aiohttp.client_exceptions"})("reset")
         found = evidence_of(error)
-        assert found is not None and found["phase"] == "unknown"
+        assert found is not None and found["phase"] == "read"
         assert not fivegates.classify(found).never_sent
 
 
@@ -284,7 +284,7 @@ def named(package: str, name: str, *bases: type,
 
 @pytest.mark.parametrize("name, phase", [
     ("ClientConnectorError", "connect"), ("ServerDisconnectedError", "read"),
-    ("ClientPayloadError", "body"), ("ClientOSError", "unknown"),
+    ("ClientPayloadError", "body"), ("ClientOSError", "read"),
     ("ClientConnectorDNSError", "connect"), ("SocketTimeoutError", "read")])
 def test_aiohttp(name: str, phase: str) -> None:
     found = evidence_of(named("aiohttp.client_exceptions", name)("x"))

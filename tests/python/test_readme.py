@@ -191,6 +191,7 @@ def test_inside_the_sdk(provider: Provider,
                         capsys: "pytest.CaptureFixture[str]") -> None:
     pytest.importorskip("openai", "3")
     card["routes"]["main"]["base_url"] = provider.url + "/ok/v1"
+    card["routes"]["main"]["model"] = "gpt-4o"
     card["workflows"]["support-answer"] = card["workflows"]["bare"]
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/ok/v1")

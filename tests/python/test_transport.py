@@ -557,6 +557,77 @@ def test_the_sdks_own_retries_are_counted() -> None:
         assert seen.decisions[0].attempts_left == 2
 
 
+def test_another_model_is_refused_not_replaced() -> None:
+    """Billing for a model nobody asked for is no favour."""
+    with WireServer() as server:
+        engine = engine_of(server)
+        client = client_of(server, engine)
+
+        def other(client: openai.OpenAI) -> object:
+            return client.chat.completions.create(model="m9", messages=MESSAGES)
+
+        with pytest.raises(Exception) as caught:
+            other(client)
+        told = caught.value.__cause__ or caught.value
+        assert "asks for model m9 but route main of the card serves m1" in str(told)
+        assert not server.seen and idle(engine)
+        other(client_of(server, engine, any_model=True))
+        assert server.seen[0][2]["model"] == "m1"
+
+
+def test_a_key_goes_to_no_other_providers_host() -> None:
+    """A stand-in without a base_url is another provider's: out of reach."""
+    with WireServer(limited=error(429, "rate_limit_exceeded",
+                                  retry_after="600")) as server:
+        card = card_of(f"{server.url}/limited/v1", "http://127.0.0.1:9/v1")
+        card["routes"]["backup"].update(provider="anthropic")
+        del card["routes"]["backup"]["base_url"]
+        engine = fivegates.Engine(fivegates.Policy.loads(
+            card, auto_fingerprint=True))
+        client = client_of(server, engine, "limited",
+                           keys={"backup": "sk-secret"})
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(openai.RateLimitError):
+                ask(client, False)
+        assert any("is of anthropic and has no base_url" in str(w.message)
+                   for w in told)
+        assert server.names() == ["limited"]
+        assert "sk-secret" not in str(server.seen)
+
+
+def test_a_preset_is_logged_and_never_given_for_json(
+        caplog: pytest.LogCaptureFixture) -> None:
+    with WireServer(bad=error(500, "server_error")) as server:
+        engine = engine_of(server, "bad", "bad", ladder=[
+            {"step": "preset", "text": {"en": "Later."}}])
+        client = client_of(server, engine, "bad")
+        assert ask(client, False) == "Later."
+        assert "answered by the ladder's preset instead of main" in caplog.text
+        with pytest.raises(openai.InternalServerError):
+            ask(client, False, response_format={
+                "type": "json_schema", "json_schema": {
+                    "name": "n", "schema": {"type": "object"}}})
+
+
+def test_mistakes_are_told_when_the_client_is_made() -> None:
+    with WireServer() as server:
+        engine = engine_of(server)
+        for wrong, words in (
+                (lambda: transport.client("httpx", engine), "the module httpx"),
+                (lambda: transport.client(HTTP, "card.yaml"), "an Engine, not str"),
+                (lambda: transport.client(HTTP, engine, "w", keys={"back": "k"}),
+                 "no route of the card"),
+                (lambda: transport.client(HTTP, engine, "w",
+                                          facts={"tenent": "t"}),
+                 "did you mean tenant")):
+            with pytest.raises(fivegates.ArgumentError, match=words):
+                wrong()
+        with pytest.raises(fivegates.ArgumentError, match="did you mean"):
+            with transport.guarded("w", regoin="eu"):
+                pass
+
+
 def test_client_aimed_elsewhere_is_told() -> None:
     with WireServer() as server:
         engine = engine_of(server)
@@ -565,6 +636,10 @@ def test_client_aimed_elsewhere_is_told() -> None:
             http_client=transport.client(HTTP, engine, "w"))
         told = _bug(client)
         assert "give both the same base_url" in str(told)
+        beside = openai.OpenAI(  # the same host, another place
+            base_url=f"{server.url}/other/v1", api_key="k", max_retries=0,
+            http_client=transport.client(HTTP, engine, "w"))
+        assert "give both the same base_url" in str(_bug(beside))
         assert not server.seen and idle(engine)
 
 

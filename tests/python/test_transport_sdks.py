@@ -49,6 +49,9 @@ class Page:
             **more: typing.Any) -> Scope:
         """With httpx where the installed SDK is one of those before httpx2."""
         code = SNIPPETS[title].replace("httpx2", http)
+        model = re.search(r"gpt-[\w.-]+|claude-[\w.-]+|gemini-[\w.-]+", code)
+        if model is not None:  # the card serves what the snippet asks for
+            self.card["routes"]["main"]["model"] = model.group()
         for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
             self.patch.setenv(name, self.server.url + "/ok/v1")
         for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):

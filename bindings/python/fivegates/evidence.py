@@ -71,6 +71,8 @@ _AIOHTTP_PHASES = {
     "ClientProxyConnectionError": "connect",
     "InvalidURL": "connect",
     "ServerDisconnectedError": "read",
+    # Before the connection stands it is one of the connector's, above.
+    "ClientOSError": "read",
     "SocketTimeoutError": "read",
     "ClientPayloadError": "body",
 }

@@ -36,6 +36,7 @@ from fivegates._core import SAW_ERROR, SAW_TERMINAL, SAW_TOKEN, SAW_TOOL_ARGS
 from fivegates.adapters.aim import Aim, whole_answer
 from fivegates.adapters.guard import Calls, Guard
 from fivegates.stream import StreamError, StreamWatcher
+from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,7 +57,8 @@ Handler = typing.Callable[[aiohttp.ClientRequest],
 class EngineMiddleware:
     """A middleware that sends requests to models as the engine decides.
 
-    keys: keys of routes by name, instead of the environment's. facts(request)
+    keys: keys of routes by name, instead of the environment's. any_model: send
+    requests for another model than the card's with the card's. facts(request)
     answers facts of one request; the body's own (stream, limits, tools, an
     estimate of the tokens) are known. sleep replaces asyncio.sleep. options
     are those of engine.arun(): facts of Engine.begin(), on_decision, ledger,
@@ -65,11 +67,12 @@ class EngineMiddleware:
 
     def __init__(self, engine: "Engine", workflow: str, *,
                  keys: "typing.Mapping[str, str] | None" = None,
+                 any_model: bool = False,
                  facts: "typing.Callable[[aiohttp.ClientRequest], dict[str, typing.Any]] | None" = None,
                  sleep: "typing.Callable[[float], typing.Awaitable[object]]" = asyncio.sleep,
                  **options: "Unpack[_Options]") -> None:
         self._calls = Calls(engine, workflow, **options)
-        self._keys = dict(keys or {})
+        self._targets = Targets(engine.policy, keys or {}, any_model)
         self._facts = facts
         self._sleep = sleep
 
@@ -79,8 +82,8 @@ class EngineMiddleware:
         body = request.body
         content = (await body.as_bytes()
                    if isinstance(body, aiohttp.payload.BytesPayload) else None)
-        aim = Aim.of(self._calls.engine, request.method, str(request.url),
-                     request.headers, content, self._keys)
+        aim = Aim.of(self._targets, request.method, str(request.url),
+                     request.headers, content)
         if aim is None:
             return await handler(request)
         found = aim.model.facts()

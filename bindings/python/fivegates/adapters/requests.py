@@ -40,6 +40,7 @@ from fivegates.adapters.aim import Aim, whole_answer
 from fivegates.adapters.guard import Calls, Guard
 from fivegates.errors import ArgumentError
 from fivegates.stream import StreamError, StreamWatcher
+from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,7 +57,8 @@ _HELD_BYTES = 1 << 20  # of a stream without content; an endless one is let go
 class EngineAdapter(requests.adapters.HTTPAdapter):
     """An HTTPAdapter that sends requests to models as the engine decides.
 
-    keys: keys of routes by name, instead of the environment's. facts(request)
+    keys: keys of routes by name, instead of the environment's. any_model: send
+    requests for another model than the card's with the card's. facts(request)
     answers facts of one request; the body's own (stream, limits, tools, an
     estimate of the tokens) are known. sleep replaces time.sleep. pool: other
     arguments of HTTPAdapter. options are those of engine.run(): facts of
@@ -65,6 +67,7 @@ class EngineAdapter(requests.adapters.HTTPAdapter):
 
     def __init__(self, engine: "Engine", workflow: str, *,
                  keys: "typing.Mapping[str, str] | None" = None,
+                 any_model: bool = False,
                  facts: "typing.Callable[[requests.PreparedRequest], dict[str, typing.Any]] | None" = None,
                  sleep: "typing.Callable[[float], object]" = time.sleep,
                  pool: "typing.Mapping[str, typing.Any] | None" = None,
@@ -73,7 +76,7 @@ class EngineAdapter(requests.adapters.HTTPAdapter):
             raise ArgumentError("max_retries: the engine retries; leave it out")
         super().__init__(**dict(pool or {}))
         self._calls = Calls(engine, workflow, **options)
-        self._keys = dict(keys or {})
+        self._targets = Targets(engine.policy, keys or {}, any_model)
         self._facts = facts
         self._sleep = sleep
 
@@ -82,8 +85,8 @@ class EngineAdapter(requests.adapters.HTTPAdapter):
              cert: typing.Any = None, proxies: typing.Any = None,
              ) -> requests.Response:
         """One request of the caller's, however many go over the wire."""
-        aim = Aim.of(self._calls.engine, str(request.method), str(request.url),
-                     request.headers, request.body, self._keys)
+        aim = Aim.of(self._targets, str(request.method), str(request.url),
+                     request.headers, request.body)
 
         def wire(sent: requests.PreparedRequest, limit: typing.Any,
                  streamed: bool) -> requests.Response:

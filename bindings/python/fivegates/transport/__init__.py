@@ -1,6 +1,6 @@
 """A guarded HTTP client for the SDKs people already use.
 
-    client = openai.OpenAI(max_retries=0, http_client=transport.client(
+    client = openai.OpenAI(http_client=transport.client(
         httpx2, engine, "support-answer"))
 
 Works under every SDK that sends with httpx or httpx2: openai, anthropic,
@@ -11,7 +11,7 @@ never after its first content was handed on. A refusal is an exception of the
 SDK's own class that carries the decision:
 
     except openai.APIError as error:
-        decision = getattr(error, "decision", None)
+        decision = fivegates.decision_of(error)
 
 What it cannot do: take back what was shown, turn a stream into a whole answer
 or back, send to a stand-in that speaks another API (engine.run with one
@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import typing
 
+from fivegates.errors import ArgumentError
 from fivegates.transport.options import CallOptions, Options, current, guarded
 
 if typing.TYPE_CHECKING:
@@ -38,6 +39,15 @@ _TIMEOUT_S = 600.0
 _CONNECT_S = 5.0
 _CONNECTIONS = 1000
 _KEPT = 100
+
+
+def _checked(http: typing.Any) -> typing.Any:
+    """The module, if it is one."""
+    if not hasattr(http, "AsyncHTTPTransport"):
+        raise ArgumentError(
+            f"the first argument must be the module httpx or httpx2, whichever "
+            f"the SDK sends with, not {http!r:.60}")
+    return http
 
 
 @functools.cache
@@ -74,14 +84,18 @@ def transport(http: typing.Any, engine: "Engine",
     keys: {route: API key} where it is not in the environment under the
       route's key_env. The primary uses the client's own key. A key is sent
       to its own route only.
+    any_model: a request for another model than the card's is an ArgumentError;
+      True sends it with the card's.
     facts: of Engine.begin() for every call: {"tenant": ..., "region": ...}.
     prompt_tokens(body): counts a prompt; by default estimated by its length.
     compact(body, tokens): a body with a shorter prompt, for the ladder.
     cached(body, decision): a text kept from before, or None.
-    preset: True: the card's text; False: none; or a function of the decision.
+    preset: True: the card's text (the answer's model is fivegates/preset, and
+      the logger fivegates warns); False: none; or a function of the decision.
+      Never for a request that wants JSON of a schema.
     on_decision(decision, call), ledger: as of Engine.run().
     """
-    return _blocking(http)(inner or http.HTTPTransport(limits=_limits(http)),
+    return _blocking(_checked(http))(inner or http.HTTPTransport(limits=_limits(http)),
                            Options(engine, workflow, **options))
 
 
@@ -90,7 +104,7 @@ def async_transport(http: typing.Any, engine: "Engine",
                     inner: typing.Any = None,
                     **options: typing.Any) -> typing.Any:
     """The same for http.AsyncClient; cached may be a coroutine function."""
-    return _asynchronous(http)(
+    return _asynchronous(_checked(http))(
         inner or http.AsyncHTTPTransport(limits=_limits(http)),
         Options(engine, workflow, **options))
 
@@ -102,14 +116,15 @@ def client(http: typing.Any, engine: "Engine", workflow: "str | None" = None,
     For the http_client of openai, anthropic and their kin; options are those
     of transport().
     """
-    return http.Client(transport=transport(http, engine, workflow, inner=inner,
-                                           **options), **_defaults(http))
+    return _checked(http).Client(
+        transport=transport(http, engine, workflow, inner=inner, **options),
+        **_defaults(http))
 
 
 def async_client(http: typing.Any, engine: "Engine",
                  workflow: "str | None" = None, *, inner: typing.Any = None,
                  **options: typing.Any) -> typing.Any:
     """An http.AsyncClient, likewise."""
-    return http.AsyncClient(
+    return _checked(http).AsyncClient(
         transport=async_transport(http, engine, workflow, inner=inner,
                                   **options), **_defaults(http))

@@ -34,13 +34,12 @@ from fivegates.transport.given import GivenAway, Late, counted, ended
 from fivegates.transport.options import (
     CallOptions,
     Options,
-    Unreachable,
     current,
-    key_headers,
 )
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing, told
 from fivegates.transport.request import ModelRequest, edited
+from fivegates.transport.targets import Target, Unreachable, key_headers
 
 from fivegates._core import (
     SAW_ERROR,
@@ -115,18 +114,15 @@ class Exchange(Driven):
             return "edit"
         if decision.route is None or decision.route == self.primary:
             return None
-        route = self.options.route(decision.route)
-        if route["api"] and route["api"] != self.model.wire:
-            return "reroute"
         try:
-            self._target(route)
+            self._target(decision.route)
         except Unreachable as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             return "reroute"
         return None
 
     def route(self, name: str) -> "dict[str, typing.Any]":
-        return self.options.route(name)
+        return self.options.targets.route(name)
 
     def _stand_in(self, decision: "Decision") -> Steps:
         made = synthetic.StandIns(self.http, self.model, self.options)
@@ -136,14 +132,16 @@ class Exchange(Driven):
 
     # ---- requests
 
-    def _target(self, route: "dict[str, typing.Any]") -> "tuple[str, str | None, bool]":
-        return self.options.target(route, route["name"] == self.primary,
-                                   self.model, self.request.url, self.url)
+    def _target(self, name: str) -> Target:
+        targets, primary = self.options.targets, self.primary or name
+        if name == primary:
+            return targets.primary(name, self.model, self.url)
+        return targets.stand_in(name, primary, self.model, self.url)
 
     def _prepared(self, attempt: Attempt) -> typing.Any:
         """The request as this attempt sends it: the client's own, edited."""
-        route = self.options.route(attempt.route or "")
-        url, key, own_key = self._target(route)
+        route = self.route(attempt.route or "")
+        url, key, own_key = self._target(route["name"])
         changes = attempt.changes
         compacted = None
         if "compact" in changes and self.options.compact is not None:

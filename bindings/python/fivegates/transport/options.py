@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import os
+import difflib
 import typing
-import urllib.parse
 
+from fivegates._core import Engine
 from fivegates.errors import ArgumentError
 from fivegates.runner import unable
-from fivegates.transport.request import ModelRequest, url_for
+from fivegates.transport.request import ModelRequest
+from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision, Engine
+    from fivegates._core import Call, Decision
 
-__all__ = ["CallOptions", "Options", "Unreachable", "current", "guarded",
-           "key_headers"]
+__all__ = ["CallOptions", "Options", "current", "guarded"]
 
 Json = typing.Dict[str, typing.Any]
-# Headers that carry a key, and what stands before it.
-_KEY_HEADERS = (("authorization", "Bearer "), ("x-api-key", ""),
-                ("api-key", ""), ("x-goog-api-key", ""))
-# URLs are the same for all requests of a client but those with the model in
-# the path.
+# What Engine.begin() may be told of a call.
+_FACTS = ("call_id", "prompt_tokens", "max_output_tokens", "request_bytes",
+          "stream", "delivery", "features", "tools", "tool_choice",
+          "data_class", "region", "tenant", "affinity", "account",
+          "server_state", "unable", "max_wait_ms", "prior", "language", "resume")
+# What a URL asks is kept: a client has few, but with the model in the path.
 _URLS_KEPT = 256
-
-
-class Unreachable(ArgumentError):
-    """A route this client cannot send to."""
 
 
 class CallOptions:
@@ -56,6 +53,18 @@ _current: "contextvars.ContextVar[CallOptions | None]" = (
     contextvars.ContextVar("fivegates_call", default=None))
 
 
+def _known(facts: "typing.Mapping[str, typing.Any]") -> "dict[str, typing.Any]":
+    """The facts, if begin() knows them all."""
+    for name in facts:
+        if name not in _FACTS:
+            near = difflib.get_close_matches(name, _FACTS, 1)
+            raise ArgumentError(
+                f"{name!r} is no fact of a call"
+                + (f"; did you mean {near[0]}?" if near else
+                   f"; there are {', '.join(_FACTS)}"))
+    return dict(facts)
+
+
 def current() -> "CallOptions | None":
     """The options of the guarded() block this code runs in."""
     return _current.get()
@@ -73,7 +82,7 @@ def guarded(workflow: "str | None" = None,
     facts are those of Engine.begin(); they win over what the request's body
     says and over the client's own.
     """
-    options = CallOptions(workflow, facts)
+    options = CallOptions(workflow, _known(facts))
     token = _current.set(options)
     try:
         yield options
@@ -86,6 +95,7 @@ class Options:
 
     def __init__(self, engine: "Engine", workflow: "str | None", *,
                  keys: "typing.Mapping[str, str] | None" = None,
+                 any_model: bool = False,
                  facts: "typing.Mapping[str, typing.Any] | None" = None,
                  prompt_tokens: "typing.Callable[[Json], int] | None" = None,
                  compact: "typing.Callable[[Json, int], Json] | None" = None,
@@ -93,6 +103,11 @@ class Options:
                  preset: "typing.Callable[[Decision], str | None] | bool" = True,
                  on_decision: "typing.Callable[[Decision, Call], object] | None" = None,
                  ledger: typing.Any = None) -> None:
+        if not isinstance(engine, Engine):
+            raise ArgumentError(
+                f"the second argument must be an Engine, not "
+                f"{type(engine).__name__}; fivegates.Engine(\"card.yaml\") "
+                f"makes one")
         known = engine.policy.workflows()
         if workflow is not None and workflow not in known:
             raise ArgumentError(
@@ -100,8 +115,8 @@ class Options:
                 f"{', '.join(known)}")
         self.engine = engine
         self.workflow = workflow
-        self.keys = dict(keys or {})
-        self.facts = dict(facts or {})
+        self.targets = Targets(engine.policy, keys or {}, any_model)
+        self.facts = _known(facts or {})
         self.prompt_tokens = prompt_tokens
         self.compact = compact
         self.cached = cached
@@ -111,8 +126,6 @@ class Options:
         self._unable = unable(None, False, cached or None, preset or None,
                               None, False)
         self._apis: "dict[str, tuple[str, str] | None]" = {}
-        self._urls: "dict[tuple[str, str], str]" = {}
-        self._routes: "dict[str, Json]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
         name = (call.workflow if call is not None else None) or self.workflow
@@ -152,79 +165,3 @@ class Options:
             found = ModelRequest.api("POST", request.url.path)
             self._apis[url] = found
             return found
-
-    def route(self, name: str) -> Json:
-        """A route of the card, which does not change."""
-        found = self._routes.get(name)
-        if found is None:
-            found = self._routes[name] = self.engine.policy.route(name)
-        return found
-
-    def target(self, route: "dict[str, typing.Any]", primary: bool,
-               request: ModelRequest, sent: typing.Any, own: str,
-               ) -> "tuple[str, str | None, bool]":
-        """Where a route is: its URL, its key, whether the client's own key
-        stays. sent is the URL the client aims at, own the same as text.
-
-        The client's key goes to no other host than the client's own.
-        """
-        place = (route["name"], own)
-        url = self._urls.get(place)
-        if url is None:
-            url = _url(route, request, sent, own)
-            if len(self._urls) >= _URLS_KEPT:  # a client aims at few
-                self._urls.clear()
-            self._urls[place] = url
-        home = url == own or _origin(url) == _origin(own)
-        if primary and not home:
-            raise ArgumentError(
-                f"the client is aimed at {_origin(own)} but the card has route "
-                f"{route['name']} at {_origin(url)}; give both the same "
-                f"base_url")
-        key = self.keys.get(route["name"])
-        if key is not None or (primary and home):
-            return url, key, key is None
-        key = os.environ.get(route["key_env"] or "")
-        if key is None and route["key_env"]:
-            raise Unreachable(
-                f"no key for route {route['name']}: set {route['key_env']}, "
-                f"or pass keys={{{route['name']!r}: ...}} when the client is "
-                f"made")
-        return url, key, key is None and home
-
-
-def _url(route: "dict[str, typing.Any]", request: ModelRequest,
-         sent: typing.Any, own: str) -> str:
-    base = route["base_url"]
-    if base is None:
-        if request.wire != "generateContent":
-            return own
-        base = own.partition("?")[0].removesuffix(request.path)
-    return _with_query(url_for(base, request, route["model"]), sent)
-
-
-def _origin(url: str) -> str:
-    return "/".join(url.split("/", 3)[:3]).lower()
-
-
-def _with_query(url: str, sent: typing.Any) -> str:
-    """The request's own query, without a key in it, where a base has none."""
-    if "?" in url or not sent.query:
-        return url
-    pairs = [(name, value) for name, value in sent.params.multi_items()
-             if name != "key"]
-    return f"{url}?{urllib.parse.urlencode(pairs)}" if pairs else url
-
-
-def key_headers(headers: typing.Any, provider: str,
-                 key: "str | None") -> "dict[str, str]":
-    """A key in the header the client uses; "" for those to be taken out."""
-    out = {name: "" for name, _ in _KEY_HEADERS if name in headers}
-    if key is None:
-        return out
-    used = [pair for pair in _KEY_HEADERS if pair[0] in headers]
-    name, before = used[0] if used else _KEY_HEADERS[0]
-    if provider == "azure-openai" and name == "authorization":
-        name, before = "api-key", ""
-    out[name] = before + key
-    return out

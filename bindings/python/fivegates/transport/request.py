@@ -46,6 +46,14 @@ class ModelRequest:
         self.streamed = (bool(body.get("stream")) or (
             wire == "generateContent" and ":stream" in path))
 
+    @property
+    def model(self) -> "str | None":
+        """The model asked for; None where the request names none."""
+        if self.wire == "generateContent":
+            return self.path.rpartition("/")[2].partition(":")[0]
+        model = self.body.get("model")
+        return model if isinstance(model, str) else None
+
     @staticmethod
     def api(method: str, path: str) -> "tuple[str, str] | None":
         """The API and the path below the base URL; None for other requests."""
@@ -74,6 +82,11 @@ class ModelRequest:
             return isinstance(answer, (dict, list))
         return isinstance(answer, dict) and not self.streamed and (
             self.wire != "chat" or bool(answer.get("choices")))
+
+    @property
+    def wants_schema(self) -> bool:
+        """Whether the answer must be JSON of a schema."""
+        return bool(_SCHEMA_KEYS & self.body.keys()) and _wants_schema(self.body)
 
     @property
     def wants_text(self) -> bool:
@@ -129,7 +142,7 @@ class ModelRequest:
             out.append("tools")
         if body.get("parallel_tool_calls") is True:
             out.append("parallel_tools")
-        if _SCHEMA_KEYS & body.keys() and _wants_schema(body):
+        if self.wants_schema:
             out.append("json_schema")
         if body.get("reasoning_effort") or body.get("reasoning") or (
                 body.get("thinking")):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import time
 import typing
 
@@ -20,6 +21,7 @@ if typing.TYPE_CHECKING:
 __all__ = ["StandIns", "text_response"]
 
 Json = typing.Dict[str, typing.Any]
+_log = logging.getLogger("fivegates")
 
 
 class StandIns:
@@ -32,6 +34,8 @@ class StandIns:
         self._options = options
 
     def preset(self, decision: "Decision") -> typing.Any:
+        if self._request.wants_schema:
+            return None  # a sentence is no answer to who waits for JSON
         make = self._options.preset
         return self._response(
             make(decision) if callable(make) else decision.text, decision)
@@ -47,8 +51,12 @@ class StandIns:
         return self._response(await text, decision)
 
     def _response(self, text: "str | None", decision: "Decision") -> typing.Any:
-        return None if text is None else text_response(
-            self._http, self._request, text, decision)
+        if text is None:
+            return None
+        _log.warning("answered by the ladder's %s instead of %s: %s / %s",
+                     decision.ladder_step, decision.requested, decision.reason,
+                     decision.detail)
+        return text_response(self._http, self._request, text, decision)
 
 
 def text_response(http: typing.Any, request: "ModelRequest", text: str,
