@@ -1,4 +1,5 @@
-"""chat_answer() says of a body what parsing it says, or nothing."""
+"""chat_answer() and chat_request() say of a body what parsing it says, or
+nothing."""
 
 from __future__ import annotations
 
@@ -14,10 +15,13 @@ from fivegates._core import (
     SAW_MALFORMED,
     SseScanner,
     chat_answer,
+    chat_request,
 )
 from fivegates.answers import answer_of
 from fivegates.transport.given import counted
+from fivegates.transport.request import ModelRequest
 
+ROUNDS = 6000
 Facts = typing.Dict[str, typing.Any]
 PLAIN: Facts = {
     "id": "c1", "object": "chat.completion", "created": 1, "model": "m1",
@@ -29,16 +33,27 @@ PLAIN: Facts = {
               "completion_tokens_details": {"reasoning_tokens": 0}},
     "service_tier": "default", "system_fingerprint": None}
 UNUSED = {"prompt_tokens": 0, "output_tokens": 0, "cached_tokens": 0}
+REQUEST: Facts = {
+    "model": "m1", "stream": False, "temperature": 0.5, "max_tokens": 50,
+    "max_completion_tokens": None, "stop": ["x"], "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "h\u00e9"}]},
+        {"role": "assistant", "content": "", "refusal": None},
+        {"role": "tool", "tool_call_id": "t", "content": "4"}]}
 KEYS = [*PLAIN, *PLAIN["choices"][0], *PLAIN["choices"][0]["message"],
         *PLAIN["usage"], "cached_tokens", "tool_calls", "function_call", "cost",
         "Cost", "error", "status", "code", "Choices", "input_tokens", "audio",
-        "base_resp", "text", "stop_reason", "output_tokens"]
+        "base_resp", "text", "stop_reason", "output_tokens", *REQUEST, "role",
+        "type", "parts", "tools", "system", "instructions", "store", "thinking",
+        "max_output_tokens", "response_format", "functionResponse"]
 VALUES: "list[typing.Any]" = [
     None, True, False, 0, 1, -1, 7, 1.5, 10**12, 10**30, "", "x", "stop",
     "length", "error", "tool_calls", "content_filter", "STOP", "\U0001f600",
     [], {}, [1], {"a": 1}, [{}], {"cost": 1}, [[]], {"cached_tokens": 3},
     {"text": "z"}, {"error": "boom"}, {"usage": {"prompt_tokens": 5}},
-    [{"message": {"content": "q"}, "finish_reason": "stop"}]]
+    [{"message": {"content": "q"}, "finish_reason": "stop"}],
+    "assistant", "developer", "function", [{"type": "text", "text": "t"}],
+    [{"type": "image_url"}], [{"role": "model", "content": "p"}]]
 
 
 def parsed(body: bytes) -> "Facts | None":
@@ -63,9 +78,9 @@ def nodes(value: typing.Any) -> "list[typing.Any]":
         node for one in inner for node in nodes(one)]
 
 
-def changed(rng: random.Random) -> bytes:
+def changed(rng: random.Random, plain: Facts) -> bytes:
     """A plain body with a few members changed, doubled, or bytes broken."""
-    body = copy.deepcopy(PLAIN)
+    body = copy.deepcopy(plain)
     for _ in range(rng.choice((1, 1, 2, 3))):
         node = rng.choice(nodes(body))
         value = copy.deepcopy(rng.choice(VALUES))
@@ -111,8 +126,8 @@ def test_not_plain(change: Facts) -> None:
 def test_the_same_as_parsed() -> None:
     rng = random.Random(7)
     plain = 0
-    for _ in range(6000):
-        body = changed(rng)
+    for _ in range(ROUNDS):
+        body = changed(rng, PLAIN)
         facts = chat_answer(body)
         if facts is not None:
             plain += 1
@@ -120,6 +135,65 @@ def test_the_same_as_parsed() -> None:
     assert plain > 600
 
 
+def read(body: bytes) -> "tuple[object, bool, Facts] | None":
+    """What is read from a request by parsing it."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    request = ModelRequest("chat", "/chat/completions", body, value)
+    return request.model, request.streamed, request.facts()
+
+
+def plainly(body: bytes) -> "tuple[object, bool, Facts] | None":
+    """The same without parsing; None: not plain."""
+    plain = chat_request(body)
+    if plain is None:
+        return None
+    request = ModelRequest("chat", "/chat/completions", body, None, plain)
+    assert request.body == json.loads(body)
+    return request.model, request.streamed, request.facts()
+
+
+@pytest.mark.parametrize("change", [
+    {}, {"stream": True}, {"stream": None}, {"messages": []}, {"seed": 7},
+    {"messages": REQUEST["messages"][:3]}, {"max_completion_tokens": 70},
+    {"messages": [{"role": "user", "content": "word " * 2000}]},
+    {"metadata": {"a": [{"content": [{"type": "image_url"}]}]}},
+    {"messages": [{"role": "assistant", "content": None, "tool_calls": [
+        {"id": "t", "type": "function", "function": {"name": "f"}}]}]}])
+def test_plain_request(change: Facts) -> None:
+    body = json.dumps({**REQUEST, **change}).encode()
+    assert plainly(body) is not None
+    assert plainly(body) == read(body)
+
+
+@pytest.mark.parametrize("change", [
+    {"tools": []}, {"store": True}, {"modalities": ["audio"]}, {"model": 1},
+    {"response_format": {"type": "json_schema"}}, {"max_tokens": 1.5},
+    {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+    {"messages": [{"role": "user", "content": "BASE64," + "A" * 2000}]},
+    {"messages": "hi"}, {"messages": [{"role": "user", "parts": []}]}])
+def test_not_a_plain_request(change: Facts) -> None:
+    assert chat_request(json.dumps({**REQUEST, **change}).encode()) is None
+
+
+def test_a_request_the_same_as_parsed() -> None:
+    rng = random.Random(8)
+    plain = 0
+    for _ in range(ROUNDS):
+        body = changed(rng, REQUEST)
+        found = plainly(body)
+        if found is not None:
+            plain += 1
+            assert found == read(body), body
+    assert plain > 600
+
+
 def test_bytes_only() -> None:
     with pytest.raises(TypeError):
         chat_answer("{}")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        chat_request("{}")  # type: ignore[arg-type]

@@ -3,10 +3,9 @@
  * members everybody sends. Any other is left to who parses it. */
 #include "fgpy_convert.h"
 
-#include <string.h>
-
 #include "fg_keys.h"
 #include "fg_scan.h"
+#include "fgpy_plain.h"
 
 /* Members that are read, each a bit: a second one of its name is no plain
  * answer. What follows CHAT_READ is only allowed. */
@@ -27,33 +26,28 @@ enum {
   CHAT_COUNTS = 4096 /* in usage: not looked at */
 };
 
-typedef struct chat_key {
-  const char *name;
-  uint32_t what;
-} chat_key;
-
-static const chat_key root_keys[] = {
+static const fgpy_key root_keys[] = {
     {"id", CHAT_FREE},           {"object", CHAT_OBJECT},
     {"created", CHAT_FREE},      {"model", CHAT_FREE},
     {"choices", CHAT_CHOICES},   {"usage", CHAT_USAGE},
     {"service_tier", CHAT_FREE}, {"system_fingerprint", CHAT_FREE},
     {"provider", CHAT_FREE},     {"prompt_logprobs", CHAT_FREE},
     {NULL, 0}};
-static const chat_key choice_keys[] = {
+static const fgpy_key choice_keys[] = {
     {"index", CHAT_FREE},          {"message", CHAT_MESSAGE},
     {"logprobs", CHAT_FREE},       {"finish_reason", CHAT_FINISH},
     {"stop_reason", CHAT_FREE},    {NULL, 0}};
-static const chat_key message_keys[] = {
+static const fgpy_key message_keys[] = {
     {"role", CHAT_FREE},           {"content", CHAT_CONTENT},
     {"refusal", CHAT_EMPTY},       {"annotations", CHAT_EMPTY},
     {"tool_calls", CHAT_EMPTY},    {"function_call", CHAT_EMPTY},
     {"audio", CHAT_EMPTY},         {NULL, 0}};
-static const chat_key usage_keys[] = {
+static const fgpy_key usage_keys[] = {
     {"prompt_tokens", CHAT_PROMPT},
     {"completion_tokens", CHAT_OUTPUT},
     {"prompt_tokens_details", CHAT_DETAILS},
     {NULL, CHAT_COUNTS}};
-static const chat_key detail_keys[] = {{"cached_tokens", CHAT_CACHED},
+static const fgpy_key detail_keys[] = {{"cached_tokens", CHAT_CACHED},
                                        {NULL, CHAT_COUNTS}};
 
 enum { CHAT_DEPTH = 5, CHAT_WORD = 16 };
@@ -68,28 +62,20 @@ typedef struct chat {
   uint32_t text_len;
 } chat;
 
-static uint32_t chat_find(const chat_key *keys, fg_str name) {
-  while (keys->name != NULL && (strlen(keys->name) != name.len ||
-                                memcmp(keys->name, name.ptr, name.len) != 0)) {
-    keys++;
-  }
-  return keys->what;
-}
-
 /* Which member this key is; 0: one that no plain answer has. */
 static uint32_t chat_member(const chat *c, const fg_scan_event *e) {
   if (c->at[1] == CHAT_USAGE && e->depth > 1) {
     if (fg_key(e->text.ptr, e->text.len) == FG_K_COST) {
       return 0;
     }
-    return e->depth == 2 ? chat_find(usage_keys, e->text)
+    return e->depth == 2 ? fgpy_find(usage_keys, e->text)
            : e->depth == 3 && c->at[2] == CHAT_DETAILS
-               ? chat_find(detail_keys, e->text)
+               ? fgpy_find(detail_keys, e->text)
                : (uint32_t)CHAT_COUNTS;
   }
-  return e->depth == 1   ? chat_find(root_keys, e->text)
-         : e->depth == 3 ? chat_find(choice_keys, e->text)
-                         : chat_find(message_keys, e->text);
+  return e->depth == 1   ? fgpy_find(root_keys, e->text)
+         : e->depth == 3 ? fgpy_find(choice_keys, e->text)
+                         : fgpy_find(message_keys, e->text);
 }
 
 static int chat_is_key(chat *c, const fg_scan_event *e) {
@@ -160,17 +146,17 @@ static int chat_string(chat *c, const fg_scan_event *e, uint32_t place) {
       return 0;
     }
     const fg_str word = fg_str_make(c->word, c->word_len);
-    static const chat_key finishes[] = {
+    static const fgpy_key finishes[] = {
         {"stop", FG_FINISH_STOP},
         {"length", FG_FINISH_LENGTH},
         {"content_filter", FG_FINISH_CONTENT_FILTER},
         {NULL, FG_FINISH_NONE}};
-    static const chat_key objects[] = {{"chat.completion", 1}, {NULL, 0}};
+    static const fgpy_key objects[] = {{"chat.completion", 1}, {NULL, 0}};
     c->word_len = 0;
     if (place == CHAT_OBJECT) {
-      return chat_find(objects, word) == 0;
+      return fgpy_find(objects, word) == 0;
     }
-    c->finish = chat_find(finishes, word);
+    c->finish = fgpy_find(finishes, word);
     return c->finish == FG_FINISH_NONE;
   case CHAT_FREE:
   case CHAT_COUNTS:

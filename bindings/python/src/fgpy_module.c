@@ -166,6 +166,9 @@ static PyMethodDef core_methods[] = {
     {"chat_answer", (PyCFunction)fgpy_chat_answer, METH_O,
      "chat_answer(body)\n--\n\nsuccess()'s keywords for the bytes of a whole "
      "chat completion with one choice and nothing but text; None for others."},
+    {"chat_request", (PyCFunction)fgpy_chat_request, METH_O,
+     "chat_request(body)\n--\n\nThe model and begin()'s keywords for the bytes "
+     "of a chat completion's request with nothing but text; None for others."},
     {"names", (PyCFunction)core_names, METH_O,
      "names(table)\n--\n\nWire names of a table, with their numbers."},
     {"gate_of", (PyCFunction)core_gate_of, METH_O,

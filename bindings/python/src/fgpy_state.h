@@ -148,6 +148,7 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);
 PyObject *fgpy_chat_answer(PyObject *module, PyObject *body);
+PyObject *fgpy_chat_request(PyObject *module, PyObject *body);
 /* An optional Policy argument, borrowed; absent or None: *out is NULL. */
 int fgpy_policy_arg(fgpy_state *st, PyObject *value, fgpy_policy **out);
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route);

@@ -209,6 +209,8 @@ class Exchange(Driven):
             response = yield "open", request, trace, self._latest(attempt)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
+        if trace.chained is None:  # nobody asks what comes after the head
+            del request.extensions["trace"]
         if not attempt.sent_said:
             attempt.sent()
         if response.status_code >= 300:  # a redirect is not followed

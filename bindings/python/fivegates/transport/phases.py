@@ -29,7 +29,7 @@ class Trace:
                  chained: "typing.Callable[..., typing.Any] | None") -> None:
         self.phase: "str | None" = None  # None: this backend does not trace
         self._sent = sent
-        self._chained = chained
+        self.chained = chained
 
     def _note(self, name: str, info: "dict[str, typing.Any]") -> None:
         phase = _REACHED.get(name)
@@ -45,16 +45,16 @@ class Trace:
     def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
         if name in _REACHED or self.phase is None:
             self._note(name, info)
-        if self._chained is not None:
-            return self._chained(name, info)
+        if self.chained is not None:
+            return self.chained(name, info)
         return None
 
     async def anote(self, name: str, info: "dict[str, typing.Any]") -> None:
         """The callback for async clients, which must be a coroutine."""
         if name in _REACHED or self.phase is None:
             self._note(name, info)
-        if self._chained is not None:
-            await self._chained(name, info)
+        if self.chained is not None:
+            await self.chained(name, info)
 
     def late(self, head_seen: bool, first_token: bool) -> "dict[str, typing.Any]":
         """Evidence of an attempt given up by one of our clocks."""

@@ -11,6 +11,7 @@ import json
 import re
 import typing
 
+from fivegates._core import chat_request
 from fivegates.edits import edit
 
 __all__ = ["ModelRequest", "edited", "url_for"]
@@ -38,21 +39,34 @@ _ATTACHMENT_TOKENS = 1000
 class ModelRequest:
     """One request to a model: its API, body and the facts for begin()."""
 
-    def __init__(self, wire: str, path: str, content: bytes, body: Json) -> None:
+    def __init__(self, wire: str, path: str, content: bytes,
+                 body: "Json | None" = None,
+                 plain: "tuple[str, Json] | None" = None) -> None:
         self.wire = wire
         self.path = path  # below the base URL: "/chat/completions"
         self.content = content
-        self.body = body
-        self.streamed = (bool(body.get("stream")) or (
-            wire == "generateContent" and ":stream" in path))
+        self._body = body
+        self._facts: "Json | None"
+        self.model: "str | None"  # asked for; None where it names none
+        if plain is not None:
+            self.model, self._facts = plain
+            self.streamed: bool = plain[1]["stream"]
+            return
+        self._facts = None
+        self.streamed = bool(self.body.get("stream"))
+        if wire == "generateContent":
+            self.model = path.rpartition("/")[2].partition(":")[0]
+            self.streamed = self.streamed or ":stream" in path
+        else:
+            model = self.body.get("model")
+            self.model = model if isinstance(model, str) else None
 
     @property
-    def model(self) -> "str | None":
-        """The model asked for; None where the request names none."""
-        if self.wire == "generateContent":
-            return self.path.rpartition("/")[2].partition(":")[0]
-        model = self.body.get("model")
-        return model if isinstance(model, str) else None
+    def body(self) -> Json:
+        """The parsed body; of a plain one only where somebody asks."""
+        if self._body is None:
+            self._body = json.loads(self.content)
+        return self._body
 
     @staticmethod
     def api(method: str, path: str) -> "tuple[str, str] | None":
@@ -68,6 +82,9 @@ class ModelRequest:
     @staticmethod
     def of(api: "tuple[str, str]", content: bytes) -> "ModelRequest | None":
         """The request as one to a model; None when its body is none."""
+        plain = chat_request(content) if api[0] == "chat" else None
+        if plain is not None:
+            return ModelRequest(*api, content, None, plain)
         try:
             body = json.loads(content)
         except ValueError:
@@ -97,6 +114,8 @@ class ModelRequest:
 
     def facts(self) -> "dict[str, typing.Any]":
         """Arguments of Engine.begin(), as far as the body tells them."""
+        if self._facts is not None:
+            return dict(self._facts)
         out: "dict[str, typing.Any]" = {
             "prompt_tokens": self._prompt_tokens(),
             "request_bytes": len(self.content),
@@ -265,10 +284,10 @@ def edited(request: ModelRequest, model: "str | None",
 
     The very bytes of the request where nothing changes.
     """
-    body = request.body if compacted is None else compacted
-    if body is request.body and not changes and (
-            model is None or model == body.get("model")):
+    if compacted is None and not changes and (
+            model is None or model == request.model):
         return request.content
+    body = request.body if compacted is None else compacted
     if request.wire == "generateContent":
         body = _edited_gemini(body, changes, drops)
     else:

@@ -1,0 +1,282 @@
+/* chat_request(): what begin() wants to know of a chat completion's request,
+ * read in one pass, where it is plain: messages of text, no tools, no schema.
+ * Any other is left to who parses it. */
+#include "fgpy_convert.h"
+
+#include "fg_scan.h"
+#include "fgpy_plain.h"
+
+enum {
+  REQ_MODEL = 1, /* those that may come once are bits; so to REQ_ONCE */
+  REQ_MESSAGES = 2,
+  REQ_STREAM = 4,
+  REQ_LIMIT_COMPLETION = 8,
+  REQ_LIMIT_OUTPUT = 16,
+  REQ_LIMIT = 32,
+  REQ_ROLE = 64,
+  REQ_CONTENT = 128,
+  REQ_TYPE = 256,
+  REQ_ONCE = 511,
+  REQ_TEXT = 512,
+  REQ_FREE = 1024 /* not looked at, nor what is inside */
+};
+enum { REQ_OF_MESSAGE = REQ_ROLE | REQ_CONTENT };
+
+static const fgpy_key root_keys[] = {
+    {"model", REQ_MODEL},
+    {"messages", REQ_MESSAGES},
+    {"stream", REQ_STREAM},
+    {"max_completion_tokens", REQ_LIMIT_COMPLETION},
+    {"max_output_tokens", REQ_LIMIT_OUTPUT},
+    {"max_tokens", REQ_LIMIT},
+    {"temperature", REQ_FREE},
+    {"top_p", REQ_FREE},
+    {"stop", REQ_FREE},
+    {"n", REQ_FREE},
+    {"seed", REQ_FREE},
+    {"user", REQ_FREE},
+    {"stream_options", REQ_FREE},
+    {"presence_penalty", REQ_FREE},
+    {"frequency_penalty", REQ_FREE},
+    {"metadata", REQ_FREE},
+    {"service_tier", REQ_FREE},
+    {NULL, 0}};
+static const fgpy_key message_keys[] = {
+    {"role", REQ_ROLE}, {"content", REQ_CONTENT}, {"type", 0}, {"parts", 0},
+    {NULL, REQ_FREE}};
+static const fgpy_key part_keys[] = {
+    {"type", REQ_TYPE}, {"text", REQ_TEXT}, {NULL, 0}};
+
+/* What a turn's role says of the request. */
+enum { ROLE_OTHER, ROLE_SYSTEM = 1, ROLE_TOOL = 2, ROLE_MODEL = 4 };
+static const fgpy_key roles[] = {
+    {"system", ROLE_SYSTEM},  {"developer", ROLE_SYSTEM},
+    {"tool", ROLE_TOOL},      {"function", ROLE_TOOL},
+    {"assistant", ROLE_MODEL}, {"model", ROLE_MODEL},
+    {NULL, ROLE_OTHER}};
+static const fgpy_key types[] = {{"text", 1}, {NULL, 0}};
+
+/* Depths: members of the root 1, messages 2, their members 3, parts 4, their
+ * members 5. */
+enum { REQ_DEPTH = 6, REQ_WORD = 128, REQ_BASE64_FROM = 2000 };
+
+typedef struct req {
+  uint32_t at[REQ_DEPTH]; /* the member open at each depth */
+  uint32_t seen, limit, roles, last_role, stream;
+  uint32_t word_len, model_len;
+  char word[REQ_WORD], model[REQ_WORD];
+} req;
+
+/* The member a value at this depth belongs to; 0: an element of a list. */
+static uint32_t req_place(const req *r, uint32_t depth) {
+  if (depth == 0) {
+    return 0;
+  }
+  if (depth == 1 || r->at[1] == REQ_FREE) {
+    return r->at[1];
+  }
+  if (depth < 4 || r->at[3] == REQ_FREE) {
+    return depth == 2 ? 0 : r->at[3];
+  }
+  return depth == 5 ? r->at[5] : 0;
+}
+
+static int req_key(req *r, const fg_scan_event *e) {
+  if (e->depth > 1 && req_place(r, e->depth - 1) == REQ_FREE) {
+    return 0;
+  }
+  if (e->cut || e->depth >= REQ_DEPTH) {
+    return 1;
+  }
+  uint32_t what = fgpy_find(e->depth == 1   ? root_keys
+                            : e->depth == 3 ? message_keys
+                                            : part_keys,
+                            e->text);
+  if (what == 0 || (r->seen & REQ_ONCE & what)) {
+    return 1;
+  }
+  r->seen |= what;
+  r->at[e->depth] = what;
+  return 0;
+}
+
+static int req_begin(req *r, const fg_scan_event *e) {
+  uint32_t place = req_place(r, e->depth);
+  int object = e->what == FG_SCAN_BEGIN_OBJECT;
+  if (place == REQ_FREE) {
+    return 0;
+  }
+  switch (e->depth) {
+  case 0:
+    return !object;
+  case 1:
+    return place != REQ_MESSAGES || object;
+  case 2: /* a message */
+    r->seen &= ~(uint32_t)REQ_OF_MESSAGE;
+    r->at[3] = 0;
+    r->last_role = ROLE_OTHER;
+    return !object;
+  case 3:
+    return place != REQ_CONTENT || object;
+  case 4: /* a part */
+    r->seen &= ~(uint32_t)REQ_TYPE;
+    return !object;
+  default:
+    return 1;
+  }
+}
+
+/* A word to keep came whole. */
+static int req_word(req *r, uint32_t place) {
+  const fg_str word = fg_str_make(r->word, r->word_len);
+  r->word_len = 0;
+  if (place == REQ_MODEL) {
+    memcpy(r->model, word.ptr, word.len);
+    r->model_len = word.len;
+    return 0;
+  }
+  if (place == REQ_TYPE) {
+    return fgpy_find(types, word) == 0;
+  }
+  r->last_role = fgpy_find(roles, word);
+  r->roles |= r->last_role;
+  return 0;
+}
+
+static int req_string(req *r, const fg_scan_event *e, uint32_t place) {
+  if (place != REQ_MODEL && place != REQ_TYPE && place != REQ_ROLE) {
+    return place != REQ_FREE && place != REQ_TEXT && place != REQ_CONTENT;
+  }
+  if (e->text.len > REQ_WORD - r->word_len) {
+    return 1;
+  }
+  memcpy(r->word + r->word_len, e->text.ptr, e->text.len);
+  r->word_len += e->text.len;
+  return e->last ? req_word(r, place) : 0;
+}
+
+static int req_number(req *r, const fg_scan_event *e, uint32_t place) {
+  if (place != REQ_LIMIT && place != REQ_LIMIT_OUTPUT &&
+      place != REQ_LIMIT_COMPLETION) {
+    return place != REQ_FREE;
+  }
+  if (!e->is_integer || e->integer > UINT32_MAX) {
+    return 1;
+  }
+  if (e->integer > (int64_t)r->limit) {
+    r->limit = (uint32_t)e->integer;
+  }
+  return 0;
+}
+
+/* Nonzero: not a plain request. */
+static int req_sink(void *ctx, const fg_scan_event *e) {
+  req *r = ctx;
+  uint32_t place = 0;
+  switch (e->what) {
+  case FG_SCAN_KEY:
+    return req_key(r, e);
+  case FG_SCAN_BEGIN_OBJECT:
+  case FG_SCAN_BEGIN_ARRAY:
+    return req_begin(r, e);
+  case FG_SCAN_END_OBJECT:
+  case FG_SCAN_END_ARRAY:
+    return 0;
+  case FG_SCAN_STRING:
+    return req_string(r, e, req_place(r, e->depth));
+  case FG_SCAN_NUMBER:
+    return req_number(r, e, req_place(r, e->depth));
+  case FG_SCAN_NULL:
+    place = req_place(r, e->depth);
+    return place != REQ_FREE && place != REQ_CONTENT && place != REQ_LIMIT &&
+           place != REQ_LIMIT_OUTPUT && place != REQ_LIMIT_COMPLETION &&
+           place != REQ_STREAM;
+  default: /* true, false */
+    place = req_place(r, e->depth);
+    if (place == REQ_STREAM) {
+      r->stream = e->what == FG_SCAN_TRUE;
+      return 0;
+    }
+    return place != REQ_FREE;
+  }
+}
+
+/* Whether an attachment may be inside, which counts otherwise. */
+static int req_base64(const char *bytes, size_t len) {
+  const char *at = bytes, *end = bytes + len;
+  while ((at = memchr(at, '6', (size_t)(end - at))) != NULL) {
+    if (at - bytes >= 4 && end - at >= 2 &&
+        fg_eq_nocase(at - 4, 6, "base64", 6)) {
+      return 1;
+    }
+    at++;
+  }
+  return 0;
+}
+
+static PyObject *req_features(const req *r) {
+  PyObject *out = PyList_New(0);
+  const struct {
+    uint32_t on;
+    const char *name;
+  } all[] = {{r->last_role & ROLE_MODEL, "prefill"},
+             {r->roles & ROLE_SYSTEM, "system_prompt"},
+             {r->roles & ROLE_TOOL, "tool_round_trip"}};
+  for (size_t i = 0; out != NULL && i < sizeof all / sizeof all[0]; i++) {
+    PyObject *name = all[i].on ? PyUnicode_FromString(all[i].name) : NULL;
+    if (all[i].on && (name == NULL || PyList_Append(out, name) < 0)) {
+      Py_CLEAR(out);
+    }
+    Py_XDECREF(name);
+  }
+  return out;
+}
+
+static int req_put(PyObject *dict, const char *key, PyObject *value) {
+  int rc = value == NULL ? -1 : PyDict_SetItemString(dict, key, value);
+  Py_XDECREF(value);
+  return rc;
+}
+
+static PyObject *req_facts(const req *r, size_t len) {
+  PyObject *out = Py_BuildValue(
+      "{sn,sn,sO}", "prompt_tokens", (Py_ssize_t)(len < 8 ? 1 : len / 4),
+      "request_bytes", (Py_ssize_t)len, "stream",
+      r->stream ? Py_True : Py_False);
+  if (out != NULL && r->limit > 0 &&
+      req_put(out, "max_output_tokens", PyLong_FromUnsignedLong(r->limit)) <
+          0) {
+    Py_CLEAR(out);
+  }
+  if (out != NULL &&
+      (r->last_role & ROLE_MODEL || r->roles & (ROLE_SYSTEM | ROLE_TOOL)) &&
+      req_put(out, "features", req_features(r)) < 0) {
+    Py_CLEAR(out);
+  }
+  return out == NULL ? NULL
+                     : Py_BuildValue("(s#N)", r->model,
+                                     (Py_ssize_t)r->model_len, out);
+}
+
+PyObject *fgpy_chat_request(PyObject *module, PyObject *body) {
+  (void)module;
+  char *bytes = NULL;
+  Py_ssize_t len = 0;
+  if (PyBytes_AsStringAndSize(body, &bytes, &len) < 0) {
+    return NULL;
+  }
+  if (len > 1 << 30 ||
+      (len > REQ_BASE64_FROM && req_base64(bytes, (size_t)len))) {
+    Py_RETURN_NONE;
+  }
+  req r = {.seen = 0};
+  fg_scan scan;
+  fg_scan_init(&scan, 0);
+  if (fg_scan_feed(&scan, bytes, (uint32_t)len, req_sink, &r, NULL) !=
+          FG_SCAN_DONE ||
+      fg_scan_end(&scan, req_sink, &r) != FG_SCAN_DONE ||
+      !(r.seen & REQ_MODEL)) {
+    Py_RETURN_NONE;
+  }
+  return req_facts(&r, (size_t)len);
+}
