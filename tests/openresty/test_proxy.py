@@ -128,7 +128,7 @@ def test_before_the_first_word_a_stream_can_move(run: Run) -> None:
 @pytest.mark.parametrize(("broken", "word"), [
     (stream([delta("one "), delta("two ")], end=False, reset=True), "partial_output"),
     (stream([delta("one "), delta("two ")]), "partial_output"),
-    (stream([delta("one "), delta("two "), event(OVERLOADED)]), "partial_output"),
+    (stream([delta("one "), delta("two "), event(OVERLOADED)], 0.03), "partial_output"),
     (stream([delta("one "), delta("two "), b'data: {"choi'], end=False), "partial_output"),
 ])
 def test_a_cut_is_no_end(run: Run, broken: typing.Any, word: str) -> None:

@@ -4,6 +4,8 @@
 
 local C = require("fivegates.lib").C
 
+local byte = string.byte
+local concat = table.concat
 local find = string.find
 local gmatch = string.gmatch
 local lower = string.lower
@@ -13,8 +15,10 @@ local min = math.min
 local sub = string.sub
 local ngx = ngx
 local ipairs = ipairs
+local pcall = pcall
 local setmetatable = setmetatable
 local tonumber = tonumber
+local tostring = tostring
 
 
 local Connection = {}
@@ -30,11 +34,24 @@ local LINE_MAX = 1024  -- of a chunk's size
 local TRAILER_MAX = 8192
 local KEEP_MS = 10000
 local KEEP_MOST = 64
+local SEMICOLON = 59
 local NO_BODY = { [204] = true, [304] = true }
 
 
 local function now_ms()
     return tonumber(C.fg_host_now_ms())
+end
+
+
+-- What went wrong with a handshake, or nil. lua-resty-core (0.1.25) raises where
+-- a certificate that came in one go is not trusted.
+local function handshake(sock, host)
+    local fine, done, err = pcall(sock.sslhandshake, sock, nil, host, true)
+    if not fine then
+        ngx.log(ngx.WARN, "fivegates: TLS with ", host, ": ", tostring(done))
+        return "tls handshake or certificate"
+    end
+    return err
 end
 
 
@@ -51,8 +68,8 @@ function _M.connect(target, timeout_ms)
                       kind = err == "timeout" and "connect timeout" or "connect" }
     end
     if target.tls and sock:getreusedtimes() == 0 then
-        ok, err = sock:sslhandshake(nil, target.host, true)
-        if not ok then
+        err = handshake(sock, target.host)
+        if err then
             sock:close()
             return nil, { phase = "tls", kind = err == "timeout"
                           and "tls handshake timeout" or "tls handshake",
@@ -219,18 +236,72 @@ local function some(self, until_ms)
 end
 
 
--- A line of at most `most` bytes without its CR LF.
-local function line(self, most, until_ms)
+-- Reads on in the chunks of the buffer, from `at`: their data into parts. Where
+-- it came to, and what is wrong, or "end".
+local function chunks(self, data, at, parts)
     while true do
-        local at = find(self.buffer, "\r\n", 1, true)
-        if at and at <= most then
-            local text = sub(self.buffer, 1, at - 1)
-            self.buffer = sub(self.buffer, at + 2)
-            return text
-        elseif at or #self.buffer > most then
-            return nil, "invalid chunk"
+        local state = self.chunk
+        if state == "data" then
+            local last = min(#data, at + self.left - 1)
+            if last < at then
+                return at
+            end
+            parts[#parts + 1] = sub(data, at, last)
+            self.left = self.left - (last - at + 1)
+            at = last + 1
+            if self.left > 0 then
+                return at
+            end
+            self.chunk = "end"
+        else
+            local stop = find(data, "\r\n", at, true)
+            local most = state == "trailer" and TRAILER_MAX or LINE_MAX
+            if (stop or #data) - at > most then
+                return at, "invalid chunk"
+            elseif not stop then
+                return at
+            end
+            if state == "end" then
+                if stop ~= at then
+                    return at, "invalid chunk"
+                end
+                self.chunk = "size"
+            elseif state == "trailer" then
+                self.trailer = (self.trailer or 0) + stop - at
+                if self.trailer > TRAILER_MAX then
+                    return at, "invalid chunk"
+                elseif stop == at then
+                    return stop + 2, "end"
+                end
+            else
+                local size, after = match(data, "^(%x+)[ \t]*()", at)
+                if not size or #size > 8
+                   or (after ~= stop and byte(data, after) ~= SEMICOLON) then
+                    return at, "invalid chunk"
+                end
+                self.left = tonumber(size, 16)
+                self.chunk = self.left == 0 and "trailer" or "data"
+            end
+            at = stop + 2
         end
-        local ok, err = fill(self, until_ms)
+    end
+end
+
+
+-- All that has come of a chunked body, at least something.
+local function chunked(self, until_ms)
+    while true do
+        local parts = {}
+        local at, err = chunks(self, self.buffer, 1, parts)
+        self.buffer = sub(self.buffer, at)
+        self.ended = err == "end"
+        if #parts > 0 and (not err or self.ended) then
+            return #parts == 1 and parts[1] or concat(parts)
+        elseif err then
+            return nil, err
+        end
+        local ok
+        ok, err = fill(self, until_ms)
         if not ok then
             return nil, err
         end
@@ -238,56 +309,13 @@ local function line(self, most, until_ms)
 end
 
 
-local function chunk(self, until_ms)
-    while true do
-        if self.chunk == "data" then
-            local ok, err = some(self, until_ms)
-            if not ok then
-                return nil, err
-            end
-            local data = take(self, self.left)
-            self.left = self.left - #data
-            if self.left == 0 then
-                self.chunk = "end"
-            end
-            return data
-        end
-        local text, err = line(self, self.chunk == "trailer" and TRAILER_MAX
-                                     or LINE_MAX, until_ms)
-        if not text then
-            return nil, err
-        elseif self.chunk == "end" then
-            if text ~= "" then
-                return nil, "invalid chunk"
-            end
-            self.chunk = "size"
-        elseif self.chunk == "trailer" then
-            self.trailer = (self.trailer or 0) + #text
-            if self.trailer > TRAILER_MAX then
-                return nil, "invalid chunk"
-            elseif text == "" then
-                self.ended = true
-                return nil, "end"
-            end
-        else
-            local size = match(text, "^(%x+)[ \t]*$") or match(text, "^(%x+)[ \t]*;")
-            if not size or #size > 8 then
-                return nil, "invalid chunk"
-            end
-            self.left = tonumber(size, 16)
-            self.chunk = self.left == 0 and "trailer" or "data"
-        end
-    end
-end
-
-
--- Bytes of the body as they come, at most some 16 KiB; nil and "end",
+-- Bytes of the body as they come, at most some 32 KiB; nil and "end",
 -- "timeout" (ask again), or what broke.
 function Connection:read(until_ms)
     if self.ended then
         return nil, "end"
     elseif self.frame == "chunked" then
-        return chunk(self, until_ms)
+        return chunked(self, until_ms)
     elseif self.frame == "length" and self.left == 0 then
         self.ended = true
         return nil, "end"
