@@ -265,7 +265,8 @@ class Asked:
         """The text of an answer, by "sync", "async stream", ..."""
         http = self.framework.http_of()
         stream = kind.endswith("stream")
-        options = {"keys": {"backup": "key-b"}}
+        options: Json = {"keys": {"backup": "key-b"},
+                         "any_model": isinstance(self.framework, LlamaIndex)}
         with transport.client(http, self.engine, "w",
                               inner=http.HTTPTransport(verify=False),
                               **options) as blocking:
