@@ -548,6 +548,19 @@ def test_a_contract_drops_the_tools_it_names() -> None:
     assert request["tools"] == TOOLS
 
 
+def test_a_sender_of_the_other_kind_is_told(policy: fivegates.Policy) -> None:
+    engine = fivegates.Engine(policy)
+
+    async def asend(attempt: fivegates.Attempt) -> str:
+        return "x"
+
+    with pytest.raises(fivegates.ArgumentError, match="use await engine.arun"):
+        engine.run("w", asend)
+    with pytest.raises(fivegates.ArgumentError, match="takes a plain one"):
+        asyncio.run(engine.arun("w", lambda attempt: "x"))  # type: ignore[arg-type,return-value]
+    assert engine.route("main")["in_flight"] == 0
+
+
 def test_one_sender_a_route(policy: fivegates.Policy) -> None:
     """A stand-in of another API is another callable."""
     card = copy.deepcopy(CARD)

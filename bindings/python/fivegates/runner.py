@@ -409,6 +409,10 @@ def run(engine: "Engine", workflow: str, send: "Sender[T]",
                     reply = ("ok", _sender(send, todo[1])(todo[1]))
                 except Exception as exc:
                     reply = ("error", exc)
+                if inspect.iscoroutine(reply[1]):
+                    reply[1].close()
+                    raise ArgumentError("send is a coroutine function; use "
+                                        "await engine.arun()")
     except StopIteration as stop:
         return typing.cast(T, stop.value)
     except BaseException as exc:
@@ -464,7 +468,11 @@ async def _awaited(driven: Driven,
                    send: "typing.Callable[[Attempt], typing.Awaitable[T]]",
                    attempt: Attempt) -> "tuple[str, typing.Any]":
     """Runs one send, looking at the engine's clocks while it runs."""
-    task: "asyncio.Future[T]" = asyncio.ensure_future(send(attempt))
+    sending = send(attempt)
+    if not inspect.isawaitable(sending):
+        raise ArgumentError("send must be a coroutine function for arun(); "
+                            "run() takes a plain one")
+    task: "asyncio.Future[T]" = asyncio.ensure_future(sending)
     wake_ms = attempt.decision.wake_ms
     try:
         while True:
