@@ -57,13 +57,14 @@ class Attempt:
         self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
                                        "reasoning": 0, "tool_args_bytes": 0}
         self._usage: "dict[str, typing.Any]" = {}
-        self.changes = _changes(decision)
+        self.changes = _changes(decision) if decision.change else {}
         self.headers = {"X-Client-Request-Id": call.id,
                         "X-Request-Attempt": str(self.number)}
-        self.connect_s = _seconds(decision.connect_ms)
-        self.first_token_s = _seconds(decision.first_token_ms)
-        self.idle_s = _seconds(decision.idle_ms)
-        self.total_s = _seconds(decision.total_ms)
+        # None, not 0: the engine names no time-out.
+        self.connect_s = decision.connect_ms / 1000 or None
+        self.first_token_s = decision.first_token_ms / 1000 or None
+        self.idle_s = decision.idle_ms / 1000 or None
+        self.total_s = decision.total_ms / 1000 or None
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number} on {self.route}>"
@@ -266,13 +267,7 @@ def _garbage(exc: ValueError) -> StreamError:
             "lib": "json", "kind": "JSONDecodeError", "message": str(exc)}})
 
 
-def _seconds(ms: int) -> "float | None":
-    return ms / 1000 if ms else None
-
-
 def _changes(decision: "Decision") -> "dict[str, typing.Any]":
-    if not decision.change:
-        return {}
     values = {"max_tokens": decision.max_tokens,
               "compact": decision.compact_tokens}
     return {name: values.get(name, True) for name in decision.change}

@@ -154,7 +154,8 @@ class Driven:
             self.first = call.step(facts.get("prompt_tokens") or 0,
                                    facts.get("max_output_tokens") or 0)
         self.primary = self.first.requested or self.first.route
-        self._write("call")
+        if self.ledger is not None:
+            self._write("call")
 
     def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
         self.ended = self.ended or line == "end"
@@ -292,7 +293,8 @@ class Driven:
         self.attempts += 1
         kind, value = yield from self.send(attempt)
         if kind == "decided":
-            return typing.cast("Decision", value)
+            decided: "Decision" = value
+            return decided
         if kind == "begun":
             self.result = value
             return None

@@ -132,7 +132,8 @@ class AsyncWire:
         if kind == "open":
             _, request, trace, until = todo
             request.extensions["trace"] = trace.anote
-            await self.aclose()
+            if self._stream is not None:
+                await self.aclose()
             with anyio.move_on_after(_left(until)) as scope:
                 self._response = await self.inner.handle_async_request(request)
             if scope.cancelled_caught:

@@ -138,7 +138,8 @@ class Wire:
                 except Exception as exc:
                     error = exc
         except StopIteration as stop:
-            self._disarm()
+            if self._alarm is not None:
+                self._disarm()
             exchange.result = None  # a stream's leads back here
             return stop.value
         except BaseException as exc:
@@ -156,8 +157,9 @@ class Wire:
         kind = todo[0]
         if kind == "open":
             _, request, trace, _ = todo  # the head's time is httpx's to keep
-            request.extensions["trace"] = trace
-            self.close()
+            request.extensions["trace"] = trace.note
+            if self._stream is not None:
+                self.close()
             self._response = self.inner.handle_request(request)
             self._stream = self._response.stream
             self._fresh = True
@@ -207,13 +209,14 @@ class Wire:
         return chunk
 
     def _disarm(self) -> None:
-        if self._alarm is not None:
-            WATCHDOG.disarm(self._alarm)
-            self._alarm = None
+        assert self._alarm is not None
+        WATCHDOG.disarm(self._alarm)
+        self._alarm = None
 
     def close(self) -> None:
         """Hangs up, where a request is open."""
-        self._disarm()
+        if self._alarm is not None:
+            self._disarm()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

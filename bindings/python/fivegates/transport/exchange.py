@@ -104,7 +104,8 @@ class Exchange(Driven):
     def told(self, decision: "Decision") -> None:
         if self.seen is not None:
             self.seen.decisions.append(decision)
-        super().told(decision)
+        if self.ledger is not None or self.on_decision is not None:
+            super().told(decision)
 
     def lacks(self, decision: "Decision") -> "Unable | None":
         """What of a decision this client cannot do."""
@@ -140,21 +141,20 @@ class Exchange(Driven):
 
     def _prepared(self, attempt: Attempt) -> typing.Any:
         """The request as this attempt sends it: the client's own, edited."""
-        route = self.route(attempt.route or "")
-        url, key, own_key = self._target(route["name"])
+        url, key, own_key = self._target(attempt.route or "")
         changes = attempt.changes
         compacted = None
         if "compact" in changes and self.options.compact is not None:
             compacted = self.options.compact(self.model.body,
                                              changes["compact"])
-        content = edited(self.model, route["model"], changes, attempt.drops,
+        content = edited(self.model, attempt.model, changes, attempt.drops,
                          compacted)
         own = self.request
         headers = own.headers.copy()
         if not own_key:
             for name in [n for n in _OWN_ACCOUNT if n in headers]:
                 del headers[name]
-            for name, value in key_headers(own.headers, route["provider"],
+            for name, value in key_headers(own.headers, attempt.provider,
                                            key).items():
                 headers.pop(name, None)
                 if value:
@@ -175,11 +175,14 @@ class Exchange(Driven):
         """The client's time-outs, cut to the engine's."""
         first = (attempt.first_token_s if self.model.streamed
                  else attempt.total_s or attempt.first_token_s)
-        own, connect = self.timeouts.get, attempt.connect_s
-        return {"connect": _least(own("connect"), connect),
-                "write": _least(own("write"), connect),
-                "pool": _least(own("pool"), connect),
-                "read": _least(own("read"), first)}
+        out = dict(self.timeouts)
+        connect = attempt.connect_s
+        for name, limit in (("connect", connect), ("write", connect),
+                            ("pool", connect), ("read", first)):
+            own = out.get(name)
+            if limit is not None and (own is None or limit < own):
+                out[name] = limit
+        return out
 
     def over(self, exc: BaseException) -> typing.Any:
         """What the client gets when the loop ends by an exception: another

@@ -42,7 +42,8 @@ class Trace:
         elif self.phase is None:
             self.phase = "connect"
 
-    def __call__(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
+    def note(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
+        """The callback of extensions["trace"]."""
         if name in _REACHED or self.phase is None:
             self._note(name, info)
         if self.chained is not None:

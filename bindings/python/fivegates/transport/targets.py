@@ -62,6 +62,7 @@ class Targets:
         self._policy = policy
         self._keys = dict(keys)
         self._any_model = any_model
+        self._primaries: "dict[tuple[str, str, str | None], Target]" = {}
         self._urls: "dict[tuple[str, str], str]" = {}
         self._routes: "dict[str, Route]" = {}
 
@@ -78,6 +79,15 @@ class Targets:
         ArgumentError where the request is aimed at another place than the
         card's, or asks for another model.
         """
+        place = (name, own, request.model)
+        found = self._primaries.get(place)
+        if found is None:
+            if len(self._primaries) >= _URLS_KEPT:  # a client aims at few
+                self._primaries.clear()
+            found = self._primaries[place] = self._primary(name, request, own)
+        return found
+
+    def _primary(self, name: str, request: ModelRequest, own: str) -> Target:
         route = self.route(name)
         url = self._url(route, request, own)
         if url != own and _bare(url, request) != _bare(own, request):
