@@ -126,6 +126,25 @@ def test_check_errors(tmp_path: pathlib.Path, text: str, words: str) -> None:
     assert json.loads(out)["error"]["code"]
 
 
+@pytest.mark.parametrize("until, word", [
+    ("2100-01-01T00:00:00Z", "approved"), ("2100-01-01", "approved"),
+    ("2020-01-01T00:00:00+02:00", "contract_expired"),
+    ("2020-01-01", "contract_expired")])
+def test_check_knows_the_date(tmp_path: pathlib.Path, until: str,
+                              word: str) -> None:
+    card = json.loads(json.dumps(CARD))
+    contract = card["contracts"][0]
+    contract["evidence"].update(expires_at=until, measured_at="2019-01-01")
+    contract["fingerprint"] = "sha256:" + "0" * 64
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(card))
+    found = re.search(r"sha256:[0-9a-f]{64}$", cli("check", file)[1], re.M)
+    assert found is not None
+    contract["fingerprint"] = found.group()
+    file.write_text(json.dumps(card))
+    assert re.search(rf"w +backup +{word} ", cli("check", file)[1])
+
+
 def test_missing_files(tmp_path: pathlib.Path) -> None:
     none = tmp_path / "none"
     for args in (("check", none), ("classify", none), ("vectors", none),

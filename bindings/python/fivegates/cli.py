@@ -7,6 +7,7 @@ to do.
 
 from __future__ import annotations
 
+import datetime
 import importlib.resources
 import json
 import os
@@ -122,9 +123,25 @@ def _contracts(policy: fivegates.Policy, card: Json) -> "list[Json]":
         routes += [step["route"] for step in workflow.get("ladder") or []
                    if isinstance(step, dict) and "route" in step]
         for route in dict.fromkeys(routes):
-            out.append({"workflow": name, "route": route,
-                        **policy.contract(name, route)})
+            row = {"workflow": name, "route": route,
+                   **policy.contract(name, route)}
+            if row["approved"] and _expired(card, name, route):
+                row.update(approved=False, barred="contract_expired")
+            out.append(row)
     return out
+
+
+def _expired(card: Json, workflow: str, route: str) -> bool:
+    """Whether a contract's date is over; the policy does not look at dates."""
+    for one in card.get("contracts") or []:
+        if one.get("workflow") == workflow and one.get("route") == route:
+            text = str((one.get("evidence") or {}).get("expires_at") or "")
+            if text:
+                day = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+                if day.tzinfo is None:  # a day alone is its midnight in UTC
+                    day = day.replace(tzinfo=datetime.timezone.utc)
+                return day <= datetime.datetime.now(datetime.timezone.utc)
+    return False
 
 
 def _problem(exc: PolicyError) -> Json:
