@@ -17,6 +17,7 @@ from openresty.conftest import card_of
 from openresty.gateway import Gateway
 from openresty.upstream import (
     OVERLOADED,
+    Peer,
     Upstream,
     chat_events,
     json_reply,
@@ -203,6 +204,18 @@ def test_keepalive_connections_survive(run: Run) -> None:
             assert http.post(f"{gateway.url}/v1/chat/completions", json=ASK
                              ).status_code == 200
     assert upstream.connections == 1
+
+
+def test_a_kept_connection_that_was_closed_is_not_used(run: Run) -> None:
+    def reply(peer: Peer) -> None:
+        kept()(peer)
+        peer.keep = False  # type: ignore[attr-defined]
+    upstream = Upstream(main=[reply], backup=[whole()])
+    gateway = run(upstream)
+    for _ in range(5):
+        assert post(gateway).headers["x-fivegates-attempts"] == "1"
+        time.sleep(0.02)
+    assert upstream.connections == 5
 
 
 def test_a_gateway_that_does_not_start_says_why(

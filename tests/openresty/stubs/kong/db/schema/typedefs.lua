@@ -1,0 +1,1 @@
+return { no_consumer = {}, protocols_http = {} }
