@@ -487,6 +487,28 @@ def test_usage_is_settled(run: Run) -> None:
     assert end["tokens"] == USAGE["total_tokens"]
 
 
+def test_the_output_check(run: Run) -> None:
+    """An answer that the contract does not allow is not given out."""
+    upstream = Upstream(main=[json_reply(200, chat("half an", "length"))],
+                        backup=[whole("a whole answer")])
+    needs = {"output": {"finish_reasons": ["stop"]}}
+    card = card_of(upstream, requires=needs)
+    for one in card["routes"].values():
+        one["provides"]["output"]["finish_reasons"] = ["stop"]
+    answer = client(run(upstream, card=card)).chat.completions.create(**ASK)
+    assert answer.choices[0].message.content == "a whole answer"
+
+
+def test_a_long_event_after_the_first_word(run: Run) -> None:
+    """Longer than a read, in pieces: it comes whole, and so do all others."""
+    events = [delta("one "), delta("x" * 300_000), *chat_events("end")]
+    raw = b"".join(events)
+    pieces = [raw[i:i + 9_999] for i in range(0, len(raw), 9_999)]
+    upstream = Upstream(main=[stream(pieces, 0.001)], backup=[DOWN])
+    answer = client(run(upstream)).chat.completions.create(**ASK, stream=True)
+    assert text_of(answer) == "one " + "x" * 300_000 + "end"
+
+
 def test_an_answer_that_is_none(run: Run) -> None:
     upstream = Upstream(
         main=[json_reply(200, {**chat("x"), "choices": []})],

@@ -6,7 +6,7 @@ local answers = require "fivegates.resty.answer"
 
 local band = bit.band
 local bor = bit.bor
-local find = string.find
+local concat = table.concat
 local match = string.match
 local ngx = ngx
 local sub = string.sub
@@ -19,6 +19,7 @@ local CONTENT = bor(SAW.token, SAW.tool_args)
 -- What is held before the first content, and of one event that does not end.
 -- More goes on as it is where the model is thinking, and else answers nothing.
 local HELD_MAX = 1048576
+local SEAM = 2
 -- APIs whose answers are text: a stream of them without any is an empty answer.
 local TEXT = { chat = true, messages = true }
 
@@ -38,18 +39,28 @@ end
 
 
 -- Only whole events go on, so that what is cut is cut between two of them.
+-- x.parts: what has come of the next event; x.seam: its last bytes, where a
+-- blank line may be half.
 local function whole_events(x, chunk)
-    local data = x.tail .. chunk
-    local past = find(data, "\n", 1, true) and match(data, "^.*\n\r?\n()")
-    if not past and #data > HELD_MAX then
-        past = #data + 1
+    local seam, parts = x.seam, x.parts
+    local data = seam .. chunk
+    local past = match(data, "^.*\n\r?\n()")
+    past = past and past - #seam or 0
+    x.size = x.size + #chunk
+    if past < 1 then
+        parts[#parts + 1] = chunk
+        x.seam = sub(data, -SEAM)
+        if x.size <= HELD_MAX then
+            return ""
+        end
+        past = #chunk + 1
+    else
+        parts[#parts + 1] = sub(chunk, 1, past - 1)
     end
-    if not past then
-        x.tail = data
-        return ""
-    end
-    x.tail = sub(data, past)
-    return sub(data, 1, past - 1)
+    local out = concat(parts)
+    local rest = sub(chunk, past)
+    x.parts, x.size, x.seam = { rest }, #rest, sub(rest, -SEAM)
+    return out
 end
 
 
@@ -73,14 +84,14 @@ local function ended(x)
     local decision = x.call:success(x:counted())
     x:told(decision)
     x:ends(decision)
-    ngx.print(x.tail)
+    ngx.print(x.parts)  -- what follows the last event, where anything does
 end
 
 
 -- Passes on a stream whose first content is held.
 local function pass(x, held)
     x.given = true
-    x.tail = ""
+    x.parts, x.size, x.seam = {}, 0, ""
     x:begin_answer()
     ngx.header["cache-control"] = "no-cache"
     ngx.header["x-accel-buffering"] = "no"
@@ -129,22 +140,23 @@ end
 -- nil where it was passed on.
 function _M.hold(x)
     x.scanner = fivegates.sse { wire = x.wire }
-    local held = ""
+    local held, size = {}, 0
     while true do
         local chunk, err, decision = x:wait("read")
         if decision then
             return decision
         elseif not chunk then
             if err == "end" then
-                return ended_held(x, held)
+                return ended_held(x, concat(held))
             end
             return x:broke("stream", err)
         end
         if band(x:feed(chunk), SAW.error) ~= 0 then
             return x:ended_badly()
         end
-        held = held .. chunk
-        local full = #held > HELD_MAX
+        held[#held + 1] = chunk
+        size = size + #chunk
+        local full = size > HELD_MAX
         if full and band(x.saw, bor(CONTENT, SAW.reasoning)) == 0 then
             return x:broke("stream", "invalid http response: too long before "
                            .. "its first content")
@@ -152,7 +164,7 @@ function _M.hold(x)
             if band(x.saw, SAW.token) == 0 then
                 x.call:event("token", 1)  -- given away: no way to take it back
             end
-            pass(x, held)
+            pass(x, concat(held))
             return nil
         end
         decision = x:due() and x:look()
