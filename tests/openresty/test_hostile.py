@@ -31,7 +31,7 @@ from openresty.upstream import (
 )
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ASK: typing.Any = {"model": "model-of-main", "messages": [{"role": "user", "content": "hi"}]}
 GOOD = json.dumps(chat("good")).encode()
 BODY_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 SIZED = BODY_HEAD + b"Content-Length: %d\r\n" % len(GOOD)

@@ -28,7 +28,7 @@ Run = typing.Callable[..., Gateway]
 
 def ask(gateway: Gateway, streamed: bool = True) -> socket.socket:
     """Sends a request; the connection, to be left."""
-    body = json.dumps({"model": "m", "stream": streamed, "messages": [
+    body = json.dumps({"model": "model-of-main", "stream": streamed, "messages": [
         {"role": "user", "content": "hi"}]}).encode()
     sock = socket.create_connection(("127.0.0.1", gateway.port))
     sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"

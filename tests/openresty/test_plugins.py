@@ -12,7 +12,7 @@ from openresty.gateway import ROOT, Gateway
 from openresty.upstream import OVERLOADED, Upstream, json_reply, whole
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ASK: typing.Any = {"model": "model-of-main", "messages": [{"role": "user", "content": "hi"}]}
 STUBS = pathlib.Path(__file__).parent / "stubs"
 PLUGINS = ROOT / "examples/openresty/plugins"
 PATH = (f'package.path = "{PLUGINS}/?.lua;{STUBS}/?.lua;" .. package.path')

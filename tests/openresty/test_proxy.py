@@ -28,7 +28,7 @@ from openresty.upstream import (
 )
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "asked", "messages": [
+ASK: typing.Any = {"model": "model-of-main", "messages": [
     {"role": "user", "content": "Grüße, 你好"}]}
 DOWN = json_reply(503, OVERLOADED)
 # Usage none, tokens seen: refused before any work.
@@ -231,7 +231,7 @@ def test_preset_chat(run: Run, streamed: bool) -> None:
 def test_preset_responses(run: Run, streamed: bool) -> None:
     gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET)
     answer: typing.Any = client(gateway).responses.create(
-        model="m", input="hi", stream=streamed)
+        model="model-of-main", input="hi", stream=streamed)
     if streamed:
         events = list(answer)
         assert [one.sequence_number for one in events] == list(range(8))
@@ -244,7 +244,7 @@ def test_preset_responses(run: Run, streamed: bool) -> None:
 def test_preset_messages(run: Run, streamed: bool) -> None:
     gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET)
     claude = claude_of(gateway)
-    asked: typing.Any = {"model": "m", "max_tokens": 10,
+    asked: typing.Any = {"model": "model-of-main", "max_tokens": 10,
                          "messages": [{"role": "user", "content": "hi"}]}
     if streamed:
         with claude.messages.stream(**asked) as answer:
@@ -268,7 +268,7 @@ def test_cached(run: Run) -> None:
 # ---- the other APIs
 
 
-MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "model-of-main",
            "stop_reason": "end_turn", "stop_sequence": None,
            "content": [{"type": "text", "text": "hello"}],
            "usage": {"input_tokens": 9, "output_tokens": 3}}
@@ -292,7 +292,7 @@ def test_messages(run: Run, streamed: bool) -> None:
     good = stream(MESSAGE_EVENTS) if streamed else json_reply(200, MESSAGE)
     upstream = Upstream(main=[BROKEN, good], backup=[DOWN])
     claude = claude_of(run(upstream))
-    asked: typing.Any = {"model": "m", "max_tokens": 10,
+    asked: typing.Any = {"model": "model-of-main", "max_tokens": 10,
                          "messages": [{"role": "user", "content": "hi"}]}
     if streamed:
         with claude.messages.stream(**asked) as answer:
@@ -311,7 +311,7 @@ def test_messages_refused(run: Run) -> None:
     upstream = Upstream(main=[BROKEN], backup=[BROKEN])
     claude = claude_of(run(upstream), max_retries=2)
     with pytest.raises(anthropic.APIStatusError, match="fivegates"):
-        claude.messages.create(model="m", max_tokens=50, messages=[
+        claude.messages.create(model="model-of-main", max_tokens=50, messages=[
             {"role": "user", "content": "hi"}])
     made = upstream.seen["main"] + upstream.seen["backup"]
     assert len(made) <= 4  # not that for each of the SDK's three tries
@@ -322,13 +322,13 @@ def test_messages_cut(run: Run) -> None:
                         backup=[DOWN])
     claude = claude_of(run(upstream))
     with pytest.raises(anthropic.APIStatusError, match="partial_output"):
-        with claude.messages.stream(model="m", max_tokens=50, messages=[
+        with claude.messages.stream(model="model-of-main", max_tokens=50, messages=[
                 {"role": "user", "content": "hi"}]) as answer:
             answer.get_final_text()
 
 
 RESPONSE: typing.Any = {
-    "id": "resp_1", "object": "response", "created_at": 1, "model": "m",
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "model-of-main",
     "status": "completed", "error": None, "incomplete_details": None,
     "instructions": None, "metadata": {}, "parallel_tool_calls": True,
     "temperature": 1, "tool_choice": "auto", "tools": [], "top_p": 1,
@@ -354,7 +354,7 @@ def test_responses(run: Run, streamed: bool) -> None:
     good = stream(events) if streamed else json_reply(200, RESPONSE)
     upstream = Upstream(main=[DOWN, good], backup=[DOWN])
     answer: typing.Any = client(run(upstream)).responses.create(
-        model="m", input="hi", stream=streamed, store=False)
+        model="model-of-main", input="hi", stream=streamed, store=False)
     if streamed:
         answer = list(answer)[-1].response
     assert answer.output_text == "hello"
@@ -370,12 +370,35 @@ def post(gateway: Gateway, raw: "bytes | typing.Iterator[bytes]",
         "content-type": "application/json", **headers})
 
 
+ANY = "any_model = true,"
+
+
+def test_another_model_is_a_surprise(run: Run) -> None:
+    """Refused, the first time and later, and no call is made of it; a request
+    that names none gets the card's."""
+    upstream = Upstream(main=[whole()], backup=[DOWN])
+    gateway = run(upstream)
+    for _ in range(2):
+        with pytest.raises(openai.BadRequestError, match="model-of-main"):
+            client(gateway).chat.completions.create(**{**ASK, "model": "other"})
+    assert not upstream.seen["main"] and not gateway.ledger()
+    assert post(gateway, b'{"messages": []}').status_code == 200
+    assert upstream.seen["main"][0].body["model"] == "model-of-main"
+
+
+def test_no_sentence_for_who_waits_for_json(run: Run) -> None:
+    gateway = run(Upstream(main=[DOWN], backup=[DOWN]), PRESET)
+    with pytest.raises(openai.APIStatusError):
+        client(gateway).chat.completions.create(**ASK, response_format={
+            "type": "json_schema", "json_schema": {"name": "x", "schema": {}}})
+
+
 def test_what_is_not_edited_goes_on_byte_for_byte(run: Run) -> None:
     raw = ('{ "n":1.0e0, "seed":12345678901234567890,"stop":[ ],"metadata":{},'
            '"model" : "asked" , "messages":[{"role":"user","content":"\\u00fc'
            ' \\"x\\" [{"}],"logit_bias":{"50256":-100} }').encode()
     upstream = Upstream(main=[whole()], backup=[DOWN])
-    assert post(run(upstream), raw).status_code == 200
+    assert post(run(upstream, options=ANY), raw).status_code == 200
     sent = upstream.seen["main"][0].raw
     assert sent == (
         b'{"n":1.0e0,"seed":12345678901234567890,"stop":[ ],"metadata":{},'
@@ -386,7 +409,7 @@ def test_what_is_not_edited_goes_on_byte_for_byte(run: Run) -> None:
 def test_a_key_in_other_letters_is_the_same_key(run: Run) -> None:
     raw = b'{"mod\\u0065l": "asked", "messages": []}'
     upstream = Upstream(main=[whole()], backup=[DOWN])
-    assert post(run(upstream), raw).status_code == 200
+    assert post(run(upstream, options=ANY), raw).status_code == 200
     assert upstream.seen["main"][0].raw == (
         b'{"model":"model-of-main","messages": []}')
 
@@ -427,7 +450,7 @@ def test_a_call_is_told_what_the_request_is(run: Run) -> None:
         return { tenant = request:header("x-team"), max_output_tokens = 70 }
     end""")
     client(gateway, default_headers={"x-team": "blue"}).chat.completions.create(
-        model="m", tools=TOOLS, max_tokens=30, store=True,
+        model="model-of-main", tools=TOOLS, max_tokens=30, store=True,
         messages=[{"role": "system", "content": "x"},
                   {"role": "user", "content": "y"}])
     line = gateway.ledger()[0]

@@ -25,7 +25,7 @@ from openresty.upstream import (
 )
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "asked", "messages": [
+ASK: typing.Any = {"model": "model-of-main", "messages": [
     {"role": "user", "content": "hi"}]}
 DOWN = json_reply(503, OVERLOADED)
 BALANCER = """upstream fivegates {
@@ -55,7 +55,7 @@ def waits_until(test: typing.Callable[[], object]) -> None:
 def leave(gateway: Gateway, upstream: Upstream) -> None:
     """Asks, and leaves once the request is upstream."""
     sock = socket.create_connection(("127.0.0.1", gateway.port))
-    body = b'{"model":"m","stream":true,"messages":[]}'
+    body = b'{"model":"model-of-main","stream":true,"messages":[]}'
     sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
                  b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
     waits_until(lambda: upstream.seen["main"])

@@ -11,7 +11,7 @@ from openresty.gateway import Gateway
 from openresty.upstream import OVERLOADED, Upstream, json_reply, whole
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ASK: typing.Any = {"model": "model-of-main", "messages": [{"role": "user", "content": "hi"}]}
 PAGES = """
 location = /fivegates { content_by_lua_block { require("fivegates.resty.status").page() } }
 location = /metrics { content_by_lua_block { require("fivegates.resty.status").metrics() } }

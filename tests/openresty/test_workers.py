@@ -27,7 +27,7 @@ from openresty.upstream import (
 )
 
 Run = typing.Callable[..., Gateway]
-ASK: typing.Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+ASK: typing.Any = {"model": "model-of-main", "messages": [{"role": "user", "content": "hi"}]}
 BROKEN = json_reply(500, {"error": {"message": "Internal.", "code": None,
                                     "type": "server_error"}})
 

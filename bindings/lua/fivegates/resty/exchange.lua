@@ -431,12 +431,14 @@ function Exchange:stand_in(decision)
     local text
     if step == "cached" then
         text = gateway.cached and gateway.cached(self.request.body, decision)
-    else
-        text = decision.text
+    elseif not self.request.wants_schema then
+        text = decision.text  -- no answer to who waits for JSON
     end
     if type(text) ~= "string" then
         return false
     end
+    ngx.log(ngx.WARN, "fivegates: answered by the ladder's ", step, " instead of ",
+            decision.requested, ": ", decision.reason, " / ", decision.detail)
     self:ends(decision)
     local streamed = self.request.streamed
     local body = answers.text(self.wire, text, step, streamed)

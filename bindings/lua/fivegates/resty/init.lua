@@ -32,7 +32,7 @@ local _M = {}
 
 local OPTIONS = check.set [[
     card region procs keys facts forward cached ledger on_decision recent
-    answer_max http
+    answer_max http any_model
 ]]
 local ANSWER_MAX = 32 * 1048576
 local UNABLE = { "clear", "queue", "resume", "hedge" }
@@ -71,6 +71,9 @@ end
 
 local function targets_of(policy, keys)
     local all = {}
+    for name in next, keys do
+        policy:route_id(name)  -- raises for one the card does not have
+    end
     for _, name in ipairs(policy:routes()) do
         local route = policy:route(name)
         local key = keys[name] or (route.key_env and getenv(route.key_env))
@@ -104,6 +107,8 @@ end
 --   on_decision  function(decision, call)
 --   recent       name of a lua_shared_dict that keeps the last decisions for
 --                the status page
+--   any_model    true: a request for another model than that of the workflow's
+--                first route is sent with the card's; else it is refused
 --   answer_max   bytes of a whole answer that are read (32 MiB)
 --   http         a client instead of fivegates.resty.upstream
 function _M.open(options)
@@ -125,6 +130,7 @@ function _M.open(options)
         recent = options.recent and sink.recent(options.recent),
         recent_name = options.recent,
         answer_max = options.answer_max or ANSWER_MAX,
+        any_model = options.any_model, primaries = {},
         http = options.http or upstream,
     }
     return gateway
@@ -181,6 +187,21 @@ local function add(facts, more, request)
 end
 
 
+-- Another model than the one that will be asked is a surprise: a refusal, or nil.
+local function another_model(request, route)
+    local target = gateway.targets[route]
+    local model = target and target.model
+    local asked = request.body.model
+    if gateway.any_model or not model or type(asked) ~= "string"
+       or asked == model then
+        return nil
+    end
+    return { status = 400, code = "another_model", wire = request.wire,
+             message = "this workflow's model is " .. model .. "; ask for it, "
+                       .. "or name none" }
+end
+
+
 -- Begins the call of a request (request.lua): the call and its workflow, or nil
 -- and a refusal. unable: what this host cannot do; more: further facts.
 function _M.begin(request, workflow, unable, more)
@@ -188,7 +209,12 @@ function _M.begin(request, workflow, unable, more)
     if type(workflow) == "function" then
         workflow = workflow(request)
     end
-    local facts, refusal = request:facts(workflow)
+    local primary = gateway.primaries[workflow]
+    local refusal = primary and another_model(request, primary)
+    local facts
+    if not refusal then
+        facts, refusal = request:facts(workflow)
+    end
     if not facts then
         return nil, refusal
     end
@@ -203,6 +229,15 @@ function _M.begin(request, workflow, unable, more)
         ngx.log(ngx.ERR, "fivegates: ", tostring(err))
         return nil, { status = 503, code = "no_room", wire = request.wire,
                       message = "the gateway has no room for this call" }
+    end
+    if not primary then
+        primary = call.decision.requested or call.decision.route
+        gateway.primaries[facts.workflow] = primary
+        refusal = another_model(request, primary)
+        if refusal then
+            call:drop()
+            return nil, refusal
+        end
     end
     return call, facts.workflow
 end

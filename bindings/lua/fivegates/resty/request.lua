@@ -215,7 +215,7 @@ local function there(value)
 end
 
 
-local function features(body, turns, tools)
+local function features(body, turns, tools, schema)
     local last = turns[#turns]
     local found = {
         tools = #tools > 0,
@@ -226,7 +226,7 @@ local function features(body, turns, tools)
                 return turn.role == "system" or turn.role == "developer"
             end),
         prefill = get(last, "role") == "assistant",
-        json_schema = wants_schema(body),
+        json_schema = schema,
         reasoning = there(body.reasoning_effort) or there(body.reasoning)
             or there(body.thinking),
         image = some(turns, has_image),
@@ -291,7 +291,8 @@ function Request:facts(workflow)
     if limit > 0 then
         facts.max_output_tokens = limit
     end
-    facts.features = features(body, turns_of(body), tools)
+    self.wants_schema = wants_schema(body)
+    facts.features = features(body, turns_of(body), tools, self.wants_schema)
     local names = {}
     for i = 1, #tools do
         names[#names + 1] = edits.tool_name(tools[i])
