@@ -51,7 +51,7 @@ import warnings
 from fivegates.adapters.anthropic_stream import Watched
 from fivegates.adapters.joined import joined
 from fivegates.errors import ArgumentError, Refused
-from fivegates.runner import Driven
+from fivegates.driven import Driven
 from fivegates.transport.request import ModelRequest, url_for
 
 if typing.TYPE_CHECKING:

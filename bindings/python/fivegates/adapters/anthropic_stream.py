@@ -25,7 +25,7 @@ from fivegates.stream import StreamError, StreamWatcher
 if typing.TYPE_CHECKING:
     from fivegates._core import Decision
     from fivegates.attempt import Attempt
-    from fivegates.runner import Driven
+    from fivegates.driven import Driven
 
 __all__ = ["Watched"]
 

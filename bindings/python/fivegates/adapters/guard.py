@@ -21,7 +21,7 @@ import typing
 
 from fivegates.errors import ArgumentError, Refused
 from fivegates.evidence import evidence_of
-from fivegates.runner import Driven
+from fivegates.driven import Driven
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack

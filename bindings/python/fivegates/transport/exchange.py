@@ -27,7 +27,7 @@ from fivegates.answers import answer_of
 from fivegates.attempt import Attempt
 from fivegates.errors import Refused
 from fivegates.evidence import evidence_of
-from fivegates.runner import Driven
+from fivegates.driven import Driven
 from fivegates.stream import StreamWatcher
 from fivegates.transport import synthetic
 from fivegates.transport.given import GivenAway, Late, counted, ended

@@ -9,7 +9,7 @@ import typing
 
 from fivegates._core import Engine
 from fivegates.errors import ArgumentError
-from fivegates.runner import unable
+from fivegates.driven import unable
 from fivegates.transport.request import ModelRequest
 from fivegates.transport.targets import Targets
 
