@@ -46,7 +46,7 @@ def closed() -> "typing.Iterator[None]":
         _open.pop().close()
 
 
-def client(gateway: Gateway, **options: typing.Any) -> openai.OpenAI:
+def client(gateway: Gateway, **options: typing.Any) -> typing.Any:
     made = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="client-key",
                          **{"max_retries": 0, **options})
     _open.append(made)
@@ -268,11 +268,11 @@ def test_cached(run: Run) -> None:
 # ---- the other APIs
 
 
-MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "model-of-main",
+MESSAGE: typing.Any = {"id": "msg_1", "type": "message", "role": "assistant", "model": "model-of-main",
            "stop_reason": "end_turn", "stop_sequence": None,
            "content": [{"type": "text", "text": "hello"}],
            "usage": {"input_tokens": 9, "output_tokens": 3}}
-MESSAGE_EVENTS = [event(one, one["type"]) for one in (
+_EVENTS: "tuple[typing.Any, ...]" = (
     {"type": "message_start", "message": {**MESSAGE, "content": [],
                                           "stop_reason": None}},
     {"type": "content_block_start", "index": 0,
@@ -282,7 +282,8 @@ MESSAGE_EVENTS = [event(one, one["type"]) for one in (
     {"type": "content_block_stop", "index": 0},
     {"type": "message_delta", "usage": {"output_tokens": 3},
      "delta": {"stop_reason": "end_turn", "stop_sequence": None}},
-    {"type": "message_stop"})]
+    {"type": "message_stop"})
+MESSAGE_EVENTS = [event(one, one["type"]) for one in _EVENTS]
 BROKEN = json_reply(500, {"type": "error", "error": {
     "type": "api_error", "message": "Internal server error"}})
 
@@ -343,14 +344,15 @@ RESPONSE: typing.Any = {
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_responses(run: Run, streamed: bool) -> None:
+    told: "list[typing.Any]" = [
+        {"type": "response.created", "response": {
+            **RESPONSE, "status": "in_progress", "output": []}},
+        {"type": "response.output_text.delta", "item_id": "msg_1",
+         "output_index": 0, "content_index": 0, "delta": "hello",
+         "logprobs": []},
+        {"type": "response.completed", "response": RESPONSE}]
     events = [event({**one, "sequence_number": i}, one["type"])
-              for i, one in enumerate((
-                  {"type": "response.created", "response": {
-                      **RESPONSE, "status": "in_progress", "output": []}},
-                  {"type": "response.output_text.delta", "item_id": "msg_1",
-                   "output_index": 0, "content_index": 0, "delta": "hello",
-                   "logprobs": []},
-                  {"type": "response.completed", "response": RESPONSE}))]
+              for i, one in enumerate(told)]
     good = stream(events) if streamed else json_reply(200, RESPONSE)
     upstream = Upstream(main=[DOWN, good], backup=[DOWN])
     answer: typing.Any = client(run(upstream)).responses.create(
@@ -428,7 +430,7 @@ def test_large_and_chunked_bodies(run: Run) -> None:
     assert post(gateway, b'{"x": "' + b"y" * 3_000_000).status_code == 413
 
 
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+TOOLS: typing.Any = [{"type": "function", "function": {"name": name, "parameters": {
     "type": "object", "properties": {}, "required": []}}} for name in "ab"]
 
 
