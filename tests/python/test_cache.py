@@ -421,3 +421,8 @@ def test_the_callers_own_exceptions_pass(clock: Clock) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         AnswerCache(Stopped({}), secret="s", clock=clock).lookup("k", 60)
+
+
+def test_a_bare_mapping_is_no_store() -> None:
+    with pytest.raises(fivegates.ArgumentError, match="wrap it: MappingStore"):
+        AnswerCache({}, secret="s")  # type: ignore[arg-type]

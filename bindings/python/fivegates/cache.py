@@ -244,6 +244,11 @@ class AnswerCache(_Answers):
                  load: "Hook | None" = None,
                  clock: "typing.Callable[[], float]" = time.time) -> None:
         super().__init__(secret, keep_s, dump, load, clock)
+        if not callable(getattr(store, "set", None)):
+            raise ArgumentError(
+                f"store is a {type(store).__name__}, which has no get() and "
+                f"set(); wrap it: MappingStore(...), DiskStore(...) or "
+                f"RedisStore(...)")
         self._store = store
 
     def lookup(self, key: str, max_age_s: float) -> "CachedAnswer | None":
