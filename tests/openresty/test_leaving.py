@@ -196,3 +196,22 @@ def test_the_next_one_is_served(run: Run) -> None:
     gateway.ended()
     with ask(gateway, streamed=False) as sock:
         assert b"200 OK" in sock.recv(65536)
+
+
+def test_a_client_that_pauses_is_not_the_routes_fault(run: Run) -> None:
+    """It reads nothing for longer than the route may be silent; the route had
+    more to give all the time."""
+    words = ["x" * 20_000] * 400
+    upstream = Upstream(main=[stream(chat_events(*words))], backup=[whole()])
+    gateway = run(upstream, {"timeouts": {"idle_ms": 200, "progress_ms": 200}},
+                  listen="sndbuf=256k")
+    sock = ask(gateway)
+    got = sock.recv(100)
+    time.sleep(1.2)
+    while b"[DONE]" not in got[-100:]:
+        data = sock.recv(1 << 20)
+        assert data, got[-300:]
+        got = got[-300:] + data
+    sock.close()
+    end, = gateway.ended()
+    assert end["result"] == "primary_success"

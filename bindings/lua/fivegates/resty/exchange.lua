@@ -17,6 +17,7 @@ local error = error
 local find = string.find
 local match = string.match
 local max = math.max
+local min = math.min
 local ngx = ngx
 local setmetatable = setmetatable
 local tostring = tostring
@@ -133,6 +134,15 @@ function Exchange:look()
     local wait = decision.wake_ms > 0 and decision.wake_ms or decision.wait_ms
     self.wake_at = self:now() + max(wait, 1)
     return nil
+end
+
+
+-- A clock of so many milliseconds began just now, beside those that run; 0 is
+-- none.
+function Exchange:clock(ms)
+    if ms > 0 then
+        self.wake_at = min(self.wake_at, self:now() + ms)
+    end
 end
 
 
@@ -268,6 +278,7 @@ function Exchange:send(permit)
     self.step = permit.ladder_step
     self.started = self:now()
     self.wake_at = self.started + max(permit.wake_ms, 1)
+    self.idle_ms, self.progress_ms = permit.idle_ms, permit.progress_ms
     self.scanner, self.saw, self.visible = nil, 0, 0
     self.last = nil
     if targets.lacks_key(target) then  -- of the primary: not sent without
@@ -325,6 +336,7 @@ function Exchange:answered()
             lib = "nginx", kind = "contentencodingerror",
             message = "the answer is encoded, though none was asked for" } }
     elseif self.request.streamed and not find(kind, "json", 1, true) then
+        self:clock(self.idle_ms)
         return stream.hold(self)
     end
     return self:read_whole()

@@ -8,6 +8,7 @@ local band = bit.band
 local bor = bit.bor
 local concat = table.concat
 local match = string.match
+local max = math.max
 local ngx = ngx
 local sub = string.sub
 
@@ -20,6 +21,7 @@ local CONTENT = bor(SAW.token, SAW.tool_args)
 -- More goes on as it is where the model is thinking, and else answers nothing.
 local HELD_MAX = 1048576
 local SEAM = 2
+local GRACE_MS = 100
 -- APIs whose answers are text: a stream of them without any is an empty answer.
 local TEXT = { chat = true, messages = true }
 
@@ -34,6 +36,9 @@ local function give(x, data)
         x:left()
         return false
     end
+    -- A client that reads slowly has kept us from reading: what waits there is
+    -- looked at before a clock is.
+    x.wake_at = max(x.wake_at, x:now() + GRACE_MS)
     return true
 end
 
@@ -92,6 +97,7 @@ end
 local function pass(x, held)
     x.given = true
     x.parts, x.size, x.seam = {}, 0, ""
+    x:clock(x.progress_ms)
     x:begin_answer()
     ngx.header["cache-control"] = "no-cache"
     ngx.header["x-accel-buffering"] = "no"
@@ -111,12 +117,11 @@ local function pass(x, held)
         if band(x:feed(chunk), SAW.error) ~= 0 then
             return cut(x, x:ended_badly())
         end
-        if not give(x, whole_events(x, chunk)) then
-            return
-        end
         decision = x:due() and x:look()
         if decision then
             return cut(x, decision)
+        elseif not give(x, whole_events(x, chunk)) then
+            return
         end
     end
 end
