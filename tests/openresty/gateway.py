@@ -115,10 +115,14 @@ class Gateway:
             "proxy": proxy, "http": "", "server": "", "options": "",
             "listen": "", **conf}
         self.write_card(self.card)
-        (folder / "nginx.conf").write_text(CONF % self._conf)
+        self._write_conf()
 
     def write_card(self, card: Json) -> None:
         (self.dir / "card.json").write_text(json.dumps(card))
+
+    def _write_conf(self) -> None:
+        self._conf["port"] = self.port
+        (self.dir / "nginx.conf").write_text(CONF % self._conf)
 
     @property
     def url(self) -> str:
@@ -129,23 +133,40 @@ class Gateway:
         return str(self.dir / "region")
 
     def start(self) -> "Gateway":
-        log = open(self.dir / "stderr", "wb")  # noqa: SIM115 - nginx's own
-        self.process = subprocess.Popen(
-            ["nginx", "-p", str(self.dir), "-c", str(self.dir / "nginx.conf")],
-            env={**os.environ, "FIVEGATES_LIB": str(library()), **self.env},
-            stdout=log, stderr=log, preexec_fn=_ends_with_us)
-        log.close()
+        """Starts it; on another port where somebody has taken this one since
+        it was free."""
+        for _ in range(3):
+            said = self._try()
+            if said is None:
+                return self
+            if "Address already in use" not in said:
+                break
+            self.port = free_port()
+            self._write_conf()
+        raise RuntimeError(f"nginx did not start\n{said}{self.log()}")
+
+    def _try(self) -> "str | None":
+        """What nginx says where it does not start."""
+        pid = self.dir / "nginx.pid"  # written when the port is its own
+        pid.unlink(missing_ok=True)
+        with open(self.dir / "stderr", "wb") as log:
+            self.process = subprocess.Popen(
+                ["nginx", "-p", str(self.dir), "-c",
+                 str(self.dir / "nginx.conf")],
+                env={**os.environ, "FIVEGATES_LIB": str(library()), **self.env},
+                stdout=log, stderr=log, preexec_fn=_ends_with_us)
         until = time.monotonic() + 10
         while time.monotonic() < until and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return self
+            if pid.exists():
+                try:
+                    socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+                except OSError:
+                    pass
+                else:
+                    return None
+            time.sleep(0.01)
         self.stop()
-        raise RuntimeError("nginx did not start\n" + (
-            self.dir / "stderr").read_text() + self.log())
+        return (self.dir / "stderr").read_text()
 
     def stop(self) -> None:
         if self.process.poll() is None:
