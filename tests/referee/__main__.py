@@ -95,7 +95,7 @@ def main() -> int:
     else:
         print_table(Console(highlight=False), played, systems, versions)
     return int(any(one.failed for one in played
-                   if one.system.startswith("fivegates")))
+                   if one.system.startswith(("fivegates", "gateway"))))
 
 
 if __name__ == "__main__":
