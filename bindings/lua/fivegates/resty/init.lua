@@ -114,6 +114,10 @@ end
 function _M.open(options)
     check.unknown_key(check.plain(options, "open's options"), OPTIONS, "open")
     local engine, policy = engine_of(options)
+    -- What is likely a mistake, as a stand-in that nobody approved.
+    for _, one in ipairs(policy:lint()) do
+        ngx.log(ngx.WARN, "fivegates: card: ", one.path, ": ", one.message)
+    end
     local unable = {}
     for i, word in ipairs(UNABLE) do
         unable[i] = word
