@@ -215,3 +215,21 @@ def test_a_client_that_pauses_is_not_the_routes_fault(run: Run) -> None:
     sock.close()
     end, = gateway.ended()
     assert end["result"] == "primary_success"
+
+
+def test_an_older_http_client_has_not_left(run: Run) -> None:
+    """HTTP/1.0: the stream is kept until its end, and then whole."""
+    upstream = Upstream(main=[stream(chat_events("one ", "two ", "three"))],
+                        backup=[whole()])
+    gateway = run(upstream)
+    body = json.dumps({"model": "model-of-main", "stream": True, "messages": [
+        {"role": "user", "content": "hi"}]}).encode()
+    with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+        sock.sendall(b"POST /v1/chat/completions HTTP/1.0\r\nHost: x\r\n"
+                     b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        got = b""
+        while part := sock.recv(65536):
+            got += part
+    assert b"three" in got and got.rstrip().endswith(b"data: [DONE]")
+    end, = gateway.ended()
+    assert end["result"] == "primary_success"

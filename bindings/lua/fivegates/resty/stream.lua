@@ -31,7 +31,13 @@ local function give(x, data)
     if data == "" then
         return true
     end
-    local ok = ngx.print(data) and ngx.flush(true)
+    local ok = ngx.print(data)
+    if ok then
+        local flushed, why = ngx.flush(true)
+        -- For HTTP/1.0 nginx keeps the answer until its end, unless
+        -- lua_http10_buffering is off: nobody has left.
+        ok = flushed or ngx.req.http_version() == 1.0 and why ~= "client abort"
+    end
     if not ok then
         x:left()
         return false
