@@ -116,6 +116,19 @@ def test_a_stand_in_serves(run: Run, streamed: bool) -> None:
     assert len(upstream.seen["main"]) == 2
 
 
+def test_of_the_clients_query_only_what_the_apis_read_goes_on(run: Run) -> None:
+    """Anything else may be a key, whatever it is called."""
+    upstream = Upstream(main=[DOWN], backup=[whole("from backup")])
+    gateway = run(upstream)
+    answer = client(gateway).chat.completions.create(**ASK, extra_query={
+        "key": "sk-1", "api%5Fkey": "sk-2", "access_token": "sk-3",
+        "subscription-key": "sk-4", "beta": "true"})
+    assert answer.choices[0].message.content == "from backup"
+    for peers in upstream.seen.values():
+        assert all(peer.path.endswith("/chat/completions?beta=true")
+                   for peer in peers)
+
+
 def test_before_the_first_word_a_stream_can_move(run: Run) -> None:
     head = event({"choices": [{"index": 0, "delta": {"role": "assistant",
                                                      "content": ""}}]})
@@ -488,10 +501,10 @@ def test_odd_requests(run: Run) -> None:
     assert httpx.get(f"{gateway.url}/v1/responses").status_code == 405
     assert post(gateway, good, **{"content-encoding": "gzip"}
                 ).status_code == 415
-    answer = post(gateway, good, "/v1/chat/completions?api_key=s&x=1%0d%0a2&key=t")
+    answer = post(gateway, good, "/v1/chat/completions?api_key=s&beta=1%0d%0a2&key=t")
     assert answer.status_code == 200
     assert upstream.seen["main"][0].path == (
-        "/main/v1/chat/completions?x=1%0d%0a2")
+        "/main/v1/chat/completions?beta=1%0d%0a2")
 
 
 def test_a_route_without_a_key(run: Run) -> None:

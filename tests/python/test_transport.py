@@ -20,6 +20,7 @@ import anthropic
 import openai
 import pytest
 from support.cards import card_of
+from support.cards import engine_of as engine_at
 from support.guarded import (  # noqa: F401 - closed_clients is a fixture
     BUDGET,
     HTTP,
@@ -594,6 +595,18 @@ def test_a_key_goes_to_no_other_providers_host() -> None:
                    for w in told)
         assert server.names() == ["limited"]
         assert "sk-secret" not in str(server.seen)
+
+
+def test_a_key_in_the_query_stays_at_home() -> None:
+    """Whatever it is called: another host gets only what the APIs read."""
+    with WireServer(reset=reset) as server, WireServer() as other:
+        engine = engine_at(f"{server.url}/reset/v1", f"{other.url}/ok/v1")
+        client = client_of(server, engine, "reset")
+        assert client.chat.completions.create(
+            model="m1", messages=MESSAGES, extra_query={
+                "key": "sk-1", "access_token": "sk-2", "beta": "true",
+            }).choices[0].message.content == "hello"
+        assert other.seen[0][3] == "/ok/v1/chat/completions?beta=true"
 
 
 def test_a_preset_is_logged_and_never_given_for_json(

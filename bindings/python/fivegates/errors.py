@@ -147,8 +147,11 @@ class Refused(FivegatesError):
         return bool(self.decision.user["may_retry"])
 
     def __reduce__(self) -> "tuple[typing.Any, ...]":
-        """To another process goes what was decided, not the live call."""
-        return _from_facts, (type(self), self.decision.to_dict(),
+        """To another process goes what was decided, not the live call; of a
+        class joined with an SDK's own, which is not found there, the refusal.
+        """
+        return _from_facts, (Queued if isinstance(self, Queued) else Refused,
+                             self.decision.to_dict(),
                              getattr(self, "prior", None))
 
 

@@ -60,19 +60,7 @@ function _M.gate(workflow, facts, watch_only)
 end
 
 
-local function with(method)
-    return function()
-        local watch = ngx.ctx.fivegates
-        if watch then
-            watch[method](watch)
-        end
-    end
-end
-
-
-_M.head = with "head"  -- in header_filter_by_lua
-_M.body = with "body"  -- in body_filter_by_lua
-_M.done = with "done"  -- in log_by_lua
+watches.in_phases(_M)
 
 
 return _M

@@ -71,8 +71,11 @@ function _M.lacks_key(target)
 end
 
 
--- The client's own query, where the base URL has none: without a key, and
--- with nothing that would end a request line.
+-- What of the client's own query goes on, where the base URL has none: what the
+-- APIs read. Anything else may be a key, whatever it is called.
+local QUERY = { alt = true, beta = true, ["api-version"] = true }
+
+
 local function client_query()
     local args = ngx.var.args
     if not args or args == "" or find(args, "[^%w%-._~%%&=+,:;@/?!$'()*]") then
@@ -80,8 +83,7 @@ local function client_query()
     end
     local kept = {}
     for pair in args:gmatch("[^&]+") do
-        local name = lower(match(pair, "^[^=]*"))
-        if name ~= "key" and not find(name, "api[-_]?key") then
+        if QUERY[match(pair, "^[^=]*")] then
             kept[#kept + 1] = pair
         end
     end

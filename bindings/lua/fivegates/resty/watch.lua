@@ -190,4 +190,22 @@ function Watch:done()
 end
 
 
+local function with(method)
+    return function()
+        local watch = ngx.ctx.fivegates
+        if watch then
+            watch[method](watch)
+        end
+    end
+end
+
+
+-- Gives a recipe its three phases, which watch the request's answer, if any.
+function _M.in_phases(recipe)
+    recipe.head = with "head"  -- in header_filter_by_lua
+    recipe.body = with "body"  -- in body_filter_by_lua
+    recipe.done = with "done"  -- in log_by_lua
+end
+
+
 return _M

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 
-from fivegates.errors import Queued, Refused
+from fivegates.errors import Refused
 
 __all__ = ["joined"]
 
@@ -38,15 +38,6 @@ def _class(*bases: type) -> "type[Refused]":
     if bases not in _CLASSES:
         _CLASSES[bases] = type(
             f"{bases[0].__name__}{bases[1].__name__}", bases,
-            {"__module__": __name__, "__reduce__": _plain,
+            {"__module__": __name__,
              "__doc__": f"What fivegates decided, as a {bases[1].__name__}."})
     return _CLASSES[bases]
-
-
-def _plain(self: Refused) -> "tuple[typing.Any, ...]":
-    """To another process it goes as the refusal alone: a class made here is
-    not found there."""
-    plain = (Queued if isinstance(self, Queued) else Refused)(self.decision)
-    if isinstance(self, Queued):
-        plain.__dict__["prior"] = self.prior
-    return plain.__reduce__()

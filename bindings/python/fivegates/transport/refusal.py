@@ -75,8 +75,7 @@ def _joined(kind: "type[Refused]", base: type, *more: type) -> type:
             {"__module__": __name__, "__doc__":
              f"{base.__name__}, and what fivegates decided: .decision",
              "__init__": getattr(key[-1], "__init__"),  # noqa: B009 - not Refused's
-             "__str__": _text,
-             "__reduce__": _plain})
+             "__str__": _text})
     return _CLASSES[key]
 
 
@@ -84,14 +83,6 @@ def _text(self: typing.Any) -> str:
     own = Refused.__str__(self)
     message = getattr(self, "message", None)
     return f"{own} ({message})" if message else own
-
-
-def _plain(self: typing.Any) -> "tuple[typing.Any, ...]":
-    """To another process it goes as a plain refusal."""
-    plain = (Queued if isinstance(self, Queued) else Refused)(self.decision)
-    if isinstance(plain, Queued):
-        plain.prior = self.prior
-    return plain.__reduce__()
 
 
 def _body(response: typing.Any) -> object:

@@ -26,6 +26,7 @@ Route = typing.Dict[str, typing.Any]
 # URLs are the same for all requests of a client but those with the model in
 # the path.
 _URLS_KEPT = 256
+_QUERY = ("alt", "beta", "api-version")
 # Headers that carry a key, and what stands before it.
 _KEY_HEADERS = (("authorization", "Bearer "), ("x-api-key", ""),
                 ("api-key", ""), ("x-goog-api-key", ""))
@@ -164,12 +165,15 @@ def _bare(url: str, request: ModelRequest) -> str:
 
 
 def _with_query(url: str, own: str) -> str:
-    """The request's own query, without a key in it, where a base has none."""
+    """The request's own query, where a base has none: to another host only
+    what the APIs read, as anything else may be a key."""
     query = own.partition("?")[2]
     if "?" in url or not query:
         return url
+    home = _origin(url) == _origin(own)
     pairs = [pair for pair in urllib.parse.parse_qsl(
-        query, keep_blank_values=True) if pair[0] != "key"]
+        query, keep_blank_values=True)
+        if (pair[0] != "key" if home else pair[0] in _QUERY)]
     return f"{url}?{urllib.parse.urlencode(pairs)}" if pairs else url
 
 
