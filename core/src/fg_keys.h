@@ -12,7 +12,7 @@
   XX(ID, "id") XX(CTX, "ctx") XX(ERR, "err") XX(LOC, "loc") XX(MSG, "msg") XX(RAW, "raw") XX(URL, "url") XX(ARGS, "args") \
   XX(BODY, "body") XX(CODE, "code") XX(COST, "cost") XX(DATA, "data") XX(DONE, "done") XX(NAME, "name") XX(ROLE, "role") \
   XX(TEXT, "text") XX(TYPE, "type") XX(ATTYPE, "@type") XX(CAUSE, "cause") XX(DELTA, "delta") XX(ERROR, "error") \
-  XX(INPUT, "input") XX(PARAM, "param") XX(PARTS, "parts") XX(STACK, "stack") XX(TITLE, "title") XX(TOKEN, "token") \
+  XX(INDEX, "index") XX(INPUT, "input") XX(PARAM, "param") XX(PARTS, "parts") XX(STACK, "stack") XX(TITLE, "title") XX(TOKEN, "token") \
   XX(USAGE, "usage") XX(DETAIL, "detail") XX(DOCURL, "docurl") XX(ERRMSG, "errmsg") XX(ERRORS, "errors") XX(OBJECT, "object") \
   XX(OUTPUT, "output") XX(PROMPT, "prompt") XX(REASON, "reason") XX(STATUS, "status") XX(CHOICES, "choices") \
   XX(CONTENT, "content") XX(DETAILS, "details") XX(ERRCODE, "errcode") XX(HEADERS, "headers") XX(MESSAGE, "message") \

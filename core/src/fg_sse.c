@@ -236,6 +236,9 @@ int32_t fg_sse_feed(fg_sse *public, const char *bytes, uint32_t len) {
     s->saw |= FG_SAW_MALFORMED;
     s->malformed = 1;
   }
+  if (!sse_ended(s)) {
+    s->saw &= ~(uint32_t)FG_SAW_TERMINAL; /* another choice began in the same bytes */
+  }
   return (int32_t)s->saw;
 }
 
@@ -257,10 +260,13 @@ void fg_sse_close(fg_sse *public) {
 /* ----------------------------------------------------------- answers */
 
 static uint32_t finish_of(const sse_state *s) {
-  if (s->finish != FG_FINISH_NONE) {
-    return s->finish == FG_FINISH_STOP && s->refusal > 0 ? FG_FINISH_REFUSAL : s->finish;
+  if (!sse_ended(s)) {
+    return FG_FINISH_NONE;
   }
-  return s->done || s->stop_seen ? FG_FINISH_OTHER : FG_FINISH_NONE;
+  if (s->finish == FG_FINISH_NONE) {
+    return FG_FINISH_OTHER;
+  }
+  return s->finish == FG_FINISH_STOP && s->refusal > 0 ? FG_FINISH_REFUSAL : s->finish;
 }
 
 void fg_sse_look(const fg_sse *public, fg_sse_facts *out) {

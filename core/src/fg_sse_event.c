@@ -153,6 +153,7 @@ static uint32_t finish_of(const char *w, uint32_t len) {
 
 static void finished(sse_state *s, uint32_t finish) {
   if (finish != FG_FINISH_NONE) {
+    s->ev.choice_done = 1;
     s->ev.finish = (uint8_t)finish;
     memcpy(s->reason, s->word, s->word_len);
     s->reason_len = s->word_len;
@@ -238,6 +239,10 @@ static void number(sse_state *s, const fg_scan_event *e) {
   uint64_t path = s->path.path;
   uint32_t last = (uint32_t)(path & 0xFF), parent = (uint32_t)(path >> 8 & 0xFF), grand = (uint32_t)(path >> 16 & 0xFF);
   uint32_t n = e->is_integer && e->integer > 0 ? fg_sat32((uint64_t)e->integer) : 0;
+  if (path == FG_P2(CHOICES, INDEX) || path == FG_P2(CANDIDATES, INDEX)) {
+    s->ev.choice = (uint8_t)fg_min32(n, 31);
+    return;
+  }
   if (path == FG_P1(ERRORCODE) || path == FG_P2(BASERESP, STATUSCODE)) {
     s->ev.error |= n != 0 || (e->is_integer && e->integer < 0);
     return;
@@ -303,6 +308,10 @@ static void container(sse_state *s) {
     break;
   case FG_P1(CHOICES):
   case FG_P1(CANDIDATES):
+    s->ev.choice = 0; /* where none is told there is one */
+    s->ev.choice_done = 0;
+    s->ev.has_content = 1;
+    break;
   case FG_P1(OUTPUT):
     s->ev.has_content = 1;
     break;
@@ -357,6 +366,10 @@ int sse_member(void *ctx, const fg_scan_event *e) {
     s->ev.has_content |= s->path.path == FG_P1(CHOICES) || s->path.path == FG_P1(CANDIDATES) || s->path.path == FG_P1(OUTPUT);
     break;
   case FG_SCAN_END_OBJECT:
+    if (s->path.path == FG_P1(CHOICES) || s->path.path == FG_P1(CANDIDATES)) {
+      s->choices |= 1u << s->ev.choice;
+      s->choices_done |= (uint32_t)s->ev.choice_done << s->ev.choice;
+    }
     if (s->path.path == FG_P3(CANDIDATES, CONTENT, PARTS)) { /* `thought` may stand before or after the text */
       *(s->ev.thought ? &s->ev.reasoning : &s->ev.visible) += s->ev.part;
       s->ev.part = 0;
@@ -416,6 +429,10 @@ static void typed_text(sse_state *s, const char *t, uint32_t len) {
   }
 }
 
+int sse_ended(const sse_state *s) {
+  return s->done || s->stop_seen || (s->finish != FG_FINISH_NONE && (s->choices & ~s->choices_done) == 0);
+}
+
 /* whole: its JSON came to an end. */
 void sse_event_end(sse_state *s, int whole) {
   sse_event *v = &s->ev;
@@ -461,12 +478,12 @@ void sse_event_end(sse_state *s, int whole) {
   }
   s->done |= v->done;
   s->stop_seen |= (uint32_t)stops;
-  if (v->finish != FG_FINISH_NONE || stops || v->done) {
+  if ((v->finish != FG_FINISH_NONE || stops || v->done) && sse_ended(s)) {
     saw |= FG_SAW_TERMINAL;
   }
   if (v->usage) {
     s->usage = 1;
-    s->usage_final |= s->finish != FG_FINISH_NONE || stops || v->done || s->done; /* message_start counts only the prompt */
+    s->usage_final |= (uint32_t)sse_ended(s); /* message_start counts only the prompt */
   }
   if ((saw & ~(uint32_t)FG_SAW_USAGE) == 0) {
     saw |= FG_SAW_LIFECYCLE;

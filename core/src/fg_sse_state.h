@@ -14,17 +14,20 @@ typedef struct sse_event {
   uint32_t typed, part, root_text;                 /* characters whose meaning the event's type, or its part's, decides */
   uint32_t tools, usage;
   uint8_t error, finish, done, thought, has_content, root_code, root_message, any;
+  uint8_t choice, choice_done; /* of the element of `choices` or `candidates` being read: its index, and whether it gave a reason */
 } sse_event;
 
 typedef struct sse_state {
   uint32_t wire, flags, mode;
   uint32_t line;              /* where in a line */
-  uint32_t field_len, skip_lf, bom;
+  uint32_t field_len;
+  uint16_t skip_lf, bom;
   uint32_t event_bytes, data_lines, too_long;
   uint32_t saw;               /* FG_SAW_* of this feed */
   uint32_t bytes, events, comments, malformed;
   uint32_t visible, lifecycle, reasoning, tool_args, tools, refusal;
   uint32_t finish, done, stop_seen; /* FG_FINISH_*; [DONE] or its like; the protocol's own end event */
+  uint32_t choices, choices_done;   /* bit n: choice n was seen; gave its reason. The last bit is shared by all from 31 on */
   uint32_t prompt, cached, created, output, thoughts, usage, usage_final;
   int64_t cost_nusd;
   uint32_t error, raw_len, is_error_raw, word_len, type_len, name_len;
@@ -37,7 +40,7 @@ typedef struct sse_state {
   char type[FG_SSE_WORD];     /* member "type" of the event */
   char name[FG_SSE_WORD];     /* its `event:` line */
   char reason[FG_SSE_WORD];   /* the finish reason as given */
-  uint32_t reason_len, zero;
+  uint32_t reason_len;
   char raw[FG_SSE_RAW];       /* the event's data; kept once it is an error */
 } sse_state;
 
@@ -47,5 +50,8 @@ _Static_assert(sizeof(sse_state) <= sizeof(fg_sse), "the scanner's state must fi
 int sse_member(void *ctx, const fg_scan_event *e);
 void sse_event_begin(sse_state *s);
 void sse_event_end(sse_state *s, int whole);
+/* Whether what was read is an answer's end: [DONE], the protocol's end event, or a reason for every choice seen. With n > 1 choices each
+ * gives its own, and a stream cut behind the first of them is no whole answer. */
+int sse_ended(const sse_state *s);
 
 #endif /* FG_SSE_STATE_H */

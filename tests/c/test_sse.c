@@ -66,6 +66,40 @@ static void chat(void) {
   FG_EQ(o.e.terminal, FG_FINISH_REFUSAL);
 }
 
+/* n > 1: each choice gives its own reason, and the first of them is not the end. */
+static void choices(void) {
+#define PIECE(i, rest) "data: {\"choices\":[{\"index\":" i "," rest "}]}\n\n"
+#define TEXT(i) PIECE(i, "\"delta\":{\"content\":\"x\"},\"finish_reason\":null")
+#define STOP(i) PIECE(i, "\"delta\":{},\"finish_reason\":\"stop\"")
+  seen o;
+  RUN(&o, TEXT("0") TEXT("1") STOP("0") TEXT("1"));
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  FG_EQ(o.a.finish, FG_FINISH_NONE);
+  FG_EQ(o.saw & FG_SAW_TERMINAL, 0);
+  RUN(&o, TEXT("0") TEXT("1") STOP("0") STOP("1"));
+  FG_EQ(o.e.terminal, FG_FINISH_STOP);
+  FG_EQ(o.saw & FG_SAW_TERMINAL, FG_SAW_TERMINAL);
+  const char late[] = STOP("1") TEXT("0"); /* in one piece: in several the first looked like the end, until the next came */
+  feed(&o, late, sizeof late - 1, sizeof late - 1, 0);
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  FG_EQ(o.saw & FG_SAW_TERMINAL, 0);
+  feed(&o, late, sizeof late - 1, 1, 0);
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  RUN(&o, TEXT("0") TEXT("1") STOP("0") "data: [DONE]\n\n"); /* the server says that it is all */
+  FG_EQ(o.e.terminal, FG_FINISH_STOP);
+  RUN(&o, TEXT("0") TEXT("127") STOP("0")); /* more than are told apart one by one */
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  RUN(&o, TEXT("0") TEXT("127") STOP("0") STOP("127"));
+  FG_EQ(o.e.terminal, FG_FINISH_STOP);
+  RUN(&o, "data: {\"choices\":[{\"finish_reason\":\"stop\",\"index\":0},{\"delta\":{\"content\":\"x\"},\"index\":1}]}\n\n"); /* both in one event */
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  RUN(&o, "data: {\"candidates\":[{\"index\":0,\"finishReason\":\"STOP\"},{\"index\":1,\"content\":{\"parts\":[{\"text\":\"x\"}]}}]}\n\n");
+  FG_EQ(o.e.terminal, FG_FINISH_NONE);
+  RUN(&o, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
+          "data: {\"choices\":[{\"delta\":{},\"finish_reason\":null}]}\n\n"); /* no index is one choice, and what ended stays so */
+  FG_EQ(o.e.terminal, FG_FINISH_STOP);
+}
+
 static void responses(void) {
   seen o;
   RUN(&o, "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"status\":\"in_progress\"}}\n\n"
@@ -219,6 +253,7 @@ static void long_event(void) {
 
 int main(void) {
   chat();
+  choices();
   responses();
   messages();
   gemini();

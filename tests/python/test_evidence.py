@@ -11,7 +11,7 @@ import typing
 import pytest
 
 import fivegates
-from fivegates.answers import answer_of, finish_word, progress_of
+from fivegates.answers import answer_of, choices_of, finish_word, progress_of
 from fivegates.evidence import evidence_of
 
 from .conftest import Provider
@@ -379,6 +379,17 @@ def test_answers() -> None:
         answer_of(odd)
     assert finish_word("brand_new") == "other"
     assert finish_word(None) is None
+
+
+def test_progress_of_several_choices() -> None:
+    chunk = {"choices": [
+        {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"},
+        {"index": 1, "delta": {"content": "b"}, "finish_reason": None}]}
+    assert progress_of(chunk) == {"text": "ab", "finish": "stop"}
+    assert choices_of(chunk) == {0: True, 1: False}
+    assert choices_of({"choices": [{"delta": {}}]}) == {0: False}
+    for odd in ({}, {"choices": None}, {"choices": [5]}, {"type": "ping"}):
+        choices_of(odd)
 
 
 def test_progress() -> None:

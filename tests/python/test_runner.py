@@ -667,6 +667,26 @@ def test_openai_cut_without_restart(provider: Provider) -> None:
     assert len(provider.seen) == 1
 
 
+@pytest.mark.parametrize("last", ["", "stop"])
+def test_one_of_two_choices_is_no_answer(rig: Rig, last: str) -> None:
+    def chunks() -> "typing.Iterator[dict[str, typing.Any]]":
+        for index, text, reason in ((0, "a", None), (1, "b", None),
+                                    (0, "", "stop"), (1, "b", last or None)):
+            yield {"choices": [{"index": index, "delta": {"content": text},
+                                "finish_reason": reason}]}
+
+    def send(attempt: fivegates.Attempt) -> int:
+        return len(list(attempt.watch(chunks())))
+
+    if last:
+        assert rig.engine.run("w", send, **FACTS) == 4
+        return
+    with pytest.raises(fivegates.Refused) as caught:
+        rig.engine.run("w", send, **FACTS)
+    assert caught.value.decision.reason == "partial_output"
+    assert caught.value.decision.kind == "stream_cut"
+
+
 def test_anthropic(provider: Provider) -> None:
     anthropic = pytest.importorskip("anthropic")
     engine = served(provider, "529")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import typing
 
-__all__ = ["answer_of", "finish_word", "is_event", "progress_of"]
+__all__ = ["answer_of", "choices_of", "finish_word", "is_event",
+           "progress_of"]
 
 Facts = typing.Dict[str, typing.Any]
 
@@ -173,6 +174,36 @@ def is_event(chunk: object) -> bool:
         _get(chunk, "type"), str)
 
 
+def choices_of(chunk: object) -> "dict[int, bool]":
+    """Of each choice in an event of a chat stream: has it given its reason?
+
+    With n > 1 each choice ends by its own, and the stream with the last.
+    """
+    found: "dict[int, bool]" = {}
+    for choice in _get(chunk, "choices") or ():
+        index = _get(choice, "index")
+        found[index if isinstance(index, int) else 0] = (
+            finish_word(_get(choice, "finish_reason")) is not None)
+    return found
+
+
+def _choice(choice: object, out: Facts) -> None:
+    delta = _get(choice, "delta")
+    text = _get(delta, "content")
+    if text:
+        out["text"] = out.get("text", "") + text
+    thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
+    if thought:
+        out["reasoning"] = out.get("reasoning", 0) + len(str(thought))
+    for one in _get(delta, "tool_calls") or ():
+        out["tool_args"] = (out.get("tool_args", 0)
+                            + len(_get(one, "function", "arguments") or "")
+                            + len(_get(one, "function", "name") or ""))
+    word = finish_word(_get(choice, "finish_reason"))
+    if word is not None:
+        out["finish"] = word
+
+
 def progress_of(chunk: object) -> Facts:
     """What one parsed event of a stream brought.
 
@@ -183,20 +214,8 @@ def progress_of(chunk: object) -> Facts:
     choices = _get(chunk, "choices")
     kind = _get(chunk, "type")
     if choices is not None and kind is None:  # chat completions
-        delta = _get(chunk, "choices", 0, "delta")
-        text = _get(delta, "content")
-        if text:
-            out["text"] = text
-        thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
-        if thought:
-            out["reasoning"] = len(str(thought))
-        for one in _get(delta, "tool_calls") or ():
-            out["tool_args"] = (out.get("tool_args", 0)
-                                + len(_get(one, "function", "arguments") or "")
-                                + len(_get(one, "function", "name") or ""))
-        word = finish_word(_get(chunk, "choices", 0, "finish_reason"))
-        if word is not None:
-            out["finish"] = word
+        for choice in choices:
+            _choice(choice, out)
         usage = usage_of(chunk)
     elif isinstance(kind, str):
         usage = usage_of(chunk) or usage_of(_get(chunk, "message")) or usage_of(

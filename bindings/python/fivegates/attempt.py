@@ -8,6 +8,7 @@ import typing
 
 from fivegates.answers import (
     answer_of,
+    choices_of,
     finish_word,
     is_event,
     progress_of,
@@ -57,6 +58,8 @@ class Attempt:
         self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
                                        "reasoning": 0, "tool_args_bytes": 0}
         self._usage: "dict[str, typing.Any]" = {}
+        # Of a stream's choices seen: has each given its finish reason?
+        self._choices: "dict[int, bool]" = {}
         self.changes = _changes(decision) if decision.change else {}
         self.headers = {"X-Client-Request-Id": call.id,
                         "X-Request-Attempt": str(self.number)}
@@ -181,7 +184,10 @@ class Attempt:
             self.lifecycle()
         if facts.get("usage"):
             self.usage(**facts["usage"])
-        if facts.get("finish"):
+        self._choices.update(
+            {index: done for index, done in choices_of(chunk).items()
+             if done or index not in self._choices})
+        if facts.get("finish") and all(self._choices.values()):
             self.terminal(facts["finish"])
 
     def watch(self, stream: "typing.Iterable[T]") -> "typing.Iterator[T]":

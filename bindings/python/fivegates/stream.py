@@ -75,9 +75,16 @@ class StreamWatcher:
             attempt.terminal(now["finish_reason"])
         self._before = now
 
+    @property
+    def whole(self) -> bool:
+        """Whether the answer's own end came, and no error: with several
+        choices (n > 1) the end of each."""
+        return (self.saw & (SAW_ERROR | SAW_TERMINAL) == SAW_TERMINAL
+                and self.scanner.answer()["finish_reason"] != "none")
+
     def close(self) -> "dict[str, typing.Any]":
         """The stream has ended: usage and finish reason, or StreamError."""
-        if self.saw & SAW_ERROR or not self.saw & SAW_TERMINAL:
+        if not self.whole:
             evidence = self.scanner.evidence()
             evidence["whole_body"] = True
             evidence["phase"] = "stream"

@@ -32,7 +32,7 @@ import aiohttp
 import aiohttp.payload
 import yarl
 
-from fivegates._core import SAW_ERROR, SAW_TERMINAL, SAW_TOKEN, SAW_TOOL_ARGS
+from fivegates._core import SAW_ERROR, SAW_TOKEN, SAW_TOOL_ARGS
 from fivegates.adapters.aim import Aim, whole_answer
 from fivegates.adapters.guard import Calls, Guard
 from fivegates.stream import StreamError, StreamWatcher
@@ -280,6 +280,6 @@ class _Content:
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Called as the response is closed: the caller has enough."""
-        self._guard.closed(bool(self._watcher.saw & SAW_TERMINAL))
+        self._guard.closed(self._watcher.whole)
         self._left = exc
         self._source.set_exception(exc, *cause)

@@ -14,7 +14,6 @@ import typing
 from fivegates._core import (
     SAW_ERROR,
     SAW_REASONING,
-    SAW_TERMINAL,
     SAW_TOKEN,
     SAW_TOOL_ARGS,
 )
@@ -191,7 +190,7 @@ class Watched:
         """Nobody reads on: the caller left, unless the answer was there."""
         if self.ended:
             return
-        if not self.watcher.saw & SAW_TERMINAL:
+        if not self.watcher.whole:
             self._end()
             self.driven.gone()
             return

@@ -32,7 +32,6 @@ from urllib3.exceptions import DecodeError, ProtocolError, TimeoutError
 
 from fivegates._core import (
     SAW_ERROR,
-    SAW_TERMINAL,
     SAW_TOKEN,
     SAW_TOOL_ARGS,
 )
@@ -246,5 +245,5 @@ class _Watched:
 
     def close(self) -> None:
         """The caller has enough."""
-        self._guard.closed(bool(self._watcher.saw & SAW_TERMINAL))
+        self._guard.closed(self._watcher.whole)
         self._raw.close()

@@ -45,7 +45,6 @@ from fivegates._core import (
     SAW_ERROR,
     SAW_MALFORMED,
     SAW_REASONING,
-    SAW_TERMINAL,
     SAW_TOKEN,
     SAW_TOOL_ARGS,
     SseScanner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import typing
 
-from fivegates._core import SAW_ERROR, SAW_TERMINAL, SseScanner
+from fivegates._core import SAW_ERROR, SseScanner
 from fivegates.attempt import Attempt
 from fivegates.errors import Refused
 from fivegates.evidence import evidence_of
@@ -73,7 +73,7 @@ class GivenAway:
         """The wire raised; raises a refusal, or the exception itself."""
         if self.over:
             raise exc
-        if self._whole():  # nothing is missing
+        if self._watcher.whole:  # nothing is missing
             self.ended()
             return
         found = evidence_of(exc)
@@ -83,14 +83,11 @@ class GivenAway:
         self._finish(self.exchange.call.failure(
             self._attempt.evidence(found), attempt=self._attempt.number), exc)
 
-    def _whole(self) -> bool:
-        return ended(self._watcher) is None
-
     def left(self) -> None:
         """The client closed: after the answer's own end that is the end."""
         if self.over:
             return
-        if self._whole():
+        if self._watcher.whole:
             self.ended()
             return
         self.over = True
@@ -108,7 +105,7 @@ class GivenAway:
 
 def ended(watcher: StreamWatcher) -> "dict[str, typing.Any] | None":
     """Evidence of a stream that has ended badly; None: it ended well."""
-    if not watcher.saw & SAW_ERROR and watcher.saw & SAW_TERMINAL:
+    if watcher.whole:
         return None
     evidence = watcher.scanner.evidence()
     evidence["whole_body"] = True
