@@ -1,22 +1,14 @@
-/* The bound: a router that sees every queue, slot and fault. It sends where an answer comes in time without a queue, keeps the backups at the load
- * their own users bear, and else keeps the request until something is free. */
+/* The bound: a router that sees every queue, slot and fault. It sends where an answer comes in time without a queue, fills the backups with large answers
+ * to the load their own users bear and the rest with small ones, and else keeps the request until something is free. */
 #include "fg_drill_world.h"
 
 enum { LOOK_US = 50000 };
-
-/* Slots of a backup that large answers leave to small ones, where there is a ladder: half of what all of A would need of those. */
-static int64_t kept_free(const world *w) {
-  const drill_config *c = w->c;
-  const int64_t takes =
-      c->first_token_us + (int64_t)c->prompt_tokens * 1000000 / c->prompt_rate + (int64_t)c->output_tokens * 1000000000 / c->rate_milli;
-  return c->ladder ? takes / 1000 * c->small_ppm / 1000000 * c->a_milli / 1000000 * c->scale / 2 / c->backups : 0;
-}
 
 /* Would an attempt begun now be answered by the deadline, and would it not wait? */
 static int serves(const world *w, const job *j, uint32_t n, uint32_t small) {
   const endpoint *p = &w->provider[n];
   const drill_config *c = w->c;
-  const int64_t slots = n == 0 ? p->slots : (int64_t)p->slots * c->oracle_ppm / 1000000 - (small ? 0 : kept_free(w));
+  const int64_t slots = n == 0 || small ? p->slots : (int64_t)p->slots * c->oracle_ppm / 1000000;
   const int64_t prefill = (c->first_token_us + (int64_t)j->prompt * 1000000 / c->prompt_rate) / 1000 * p->prefill_ppm / 1000;
   const int64_t decode = (int64_t)j->output * 1000000 / c->rate_milli * p->decode_ppm / 1000;
   const int64_t takes = (prefill + decode) * (small ? c->small_ppm : 1000000) / 1000000;
