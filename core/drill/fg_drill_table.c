@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { THREADS_MAX = 64 };
+enum { THREADS_MAX = 64, LOOK_NS = 100000000 };
 
 typedef struct work {
   const drill_config *c;
@@ -13,15 +14,14 @@ typedef struct work {
   drill_result *result; /* row by row, seed by seed */
   uint32_t next, done, total;
   int with_buckets;
-  drill_progress progress;
-  void *ctx;
   pthread_mutex_t lock;
+  pthread_cond_t news;
   volatile int32_t stop;
   int32_t rc;
   fg_error *err;
 } work;
 
-static void report(work *w, int32_t rc, const fg_error *said) {
+static void ended(work *w, int32_t rc, const fg_error *said) {
   (void)pthread_mutex_lock(&w->lock);
   w->done++;
   if (rc != FG_OK && w->rc == FG_OK) {
@@ -31,10 +31,7 @@ static void report(work *w, int32_t rc, const fg_error *said) {
       *w->err = *said;
     }
   }
-  if (w->progress != NULL && w->progress(w->ctx, w->done, w->total) != 0 && w->rc == FG_OK) {
-    w->rc = FG_ERR_STATE;
-    w->stop = 1;
-  }
+  (void)pthread_cond_signal(&w->news);
   (void)pthread_mutex_unlock(&w->lock);
 }
 
@@ -53,8 +50,30 @@ static void *take_runs(void *arg) {
     fg_error said = {.size = sizeof said};
     const int32_t rc =
         drill_run(w->c, r->fault, r->strategy, w->c->seed + nth, w->with_buckets && nth == 0, &w->stop, &w->result[i], &said);
-    report(w, rc, &said);
+    ended(w, rc, &said);
   }
+}
+
+/* The calling thread only waits: it is the one that hears of signals, and that a language with a lock of its own can call back in. */
+static void wait_for_runs(work *w, drill_progress progress, void *ctx) {
+  (void)pthread_mutex_lock(&w->lock);
+  while (w->done < w->total && !(w->stop && w->rc != FG_OK)) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(&w->news, &w->lock, &until);
+    const uint32_t done = w->done;
+    (void)pthread_mutex_unlock(&w->lock);
+    const int stop = progress != NULL && progress(ctx, done, w->total) != 0;
+    (void)pthread_mutex_lock(&w->lock);
+    if (stop && w->rc == FG_OK) {
+      w->rc = FG_ERR_STATE;
+      w->stop = 1;
+    }
+  }
+  (void)pthread_mutex_unlock(&w->lock);
 }
 
 static int64_t root(int64_t x) {
@@ -113,7 +132,7 @@ static int plan(const drill_config *c, drill_table *t) {
 int32_t drill_table_run(const drill_config *c, uint32_t threads, int with_buckets, drill_progress progress, void *ctx, drill_table *out,
                         fg_error *err) {
   memset(out, 0, sizeof *out);
-  work w = {.c = c, .table = out, .with_buckets = with_buckets, .progress = progress, .ctx = ctx, .err = err};
+  work w = {.c = c, .table = out, .with_buckets = with_buckets, .err = err};
   if (!plan(c, out)) {
     return FG_ERR_NOMEM;
   }
@@ -124,16 +143,21 @@ int32_t drill_table_run(const drill_config *c, uint32_t threads, int with_bucket
     return FG_ERR_NOMEM;
   }
   (void)pthread_mutex_init(&w.lock, NULL);
+  (void)pthread_cond_init(&w.news, NULL);
   pthread_t thread[THREADS_MAX];
   uint32_t started = 0;
   threads = threads < THREADS_MAX ? threads : THREADS_MAX;
-  while (started + 1 < threads && started + 1 < w.total && pthread_create(&thread[started], NULL, take_runs, &w) == 0) {
+  while (started < threads && started < w.total && pthread_create(&thread[started], NULL, take_runs, &w) == 0) {
     started++;
   }
-  (void)take_runs(&w);
+  if (started == 0) {
+    (void)take_runs(&w); /* no thread to be had */
+  }
+  wait_for_runs(&w, progress, ctx);
   for (uint32_t i = 0; i < started; i++) {
     (void)pthread_join(thread[i], NULL);
   }
+  (void)pthread_cond_destroy(&w.news);
   (void)pthread_mutex_destroy(&w.lock);
   for (uint32_t r = 0; r < out->rows; r++) {
     drill_result *runs = &w.result[r * c->seeds];
@@ -143,7 +167,7 @@ int32_t drill_table_run(const drill_config *c, uint32_t threads, int with_bucket
       out->events += w.rc == FG_OK ? runs[i].metric[DRILL_M_EVENTS] : 0;
     }
   }
-  free(w.result);
+  free(w.result); /* the buckets are the rows' now */
   if (w.rc != FG_OK) {
     drill_table_free(out);
   }

@@ -18,8 +18,8 @@ typedef struct drill_table {
   int64_t events;
 } drill_table;
 
-/* Runs everything c asks for. progress (may be NULL) is called after each run, by one thread at a time; it answers not 0 to stop. *stop is set then.
- * FG_OK, FG_ERR_STATE: stopped; FG_ERR_NOMEM; what drill_run says. */
+/* Runs everything c asks for. progress (may be NULL) is called by the calling thread, after each run and ten times a second; it answers not 0 to
+ * stop. FG_OK, FG_ERR_STATE: stopped; FG_ERR_NOMEM; what drill_run says. */
 typedef int (*drill_progress)(void *ctx, uint32_t done, uint32_t of);
 int32_t drill_table_run(const drill_config *c, uint32_t threads, int with_buckets, drill_progress progress, void *ctx, drill_table *out,
                         fg_error *err);
