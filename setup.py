@@ -87,8 +87,24 @@ core = Extension(
     py_limited_api=True,
 )
 
+drill = Extension(
+    "fivegates._drill",
+    sources=[
+        "bindings/python/src/drill/fgpy_drill.c",
+        *core_sources(),
+        *(path for path in listed("core/drill/fg_drill*.c")
+          if not path.endswith("_main.c")),
+    ],
+    depends=listed("core/*/*.h", "core/*/*.inc"),
+    include_dirs=["core/include", "core/src", "core/card", "core/drill"],
+    define_macros=[("_GNU_SOURCE", "1"), ("Py_LIMITED_API", "0x030A0000")],
+    extra_compile_args=list(compile_args),
+    extra_link_args=["-pthread", *link_args],
+    py_limited_api=True,
+)
+
 setup(
-    ext_modules=[core],
+    ext_modules=[core, drill],
     cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )

@@ -87,7 +87,14 @@ const fg_mem drill_mem = {take, give, NULL};
 
 int32_t drill_card(const drill_config *c, fg_policy **out, fg_error *err) {
   if (c->card != NULL) {
-    return fg_card_load_flags(c->card, strlen(c->card), &drill_mem, FG_CARD_AUTO_FINGERPRINT, out, err);
+    const int32_t bad = fg_card_load_flags(c->card, strlen(c->card), &drill_mem, FG_CARD_AUTO_FINGERPRINT, out, err);
+    if (bad != FG_OK && err != NULL) {
+      char path[sizeof err->path];
+      (void)snprintf(path, sizeof path, "card.%.100s", err->path);
+      memcpy(err->path, path, sizeof path);
+      err->line = err->column = 0; /* of the card's text alone, which the caller may never have seen */
+    }
+    return bad;
   }
   text t = {malloc(CARD_ROOM), 0, CARD_ROOM};
   if (t.at == NULL) {

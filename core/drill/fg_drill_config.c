@@ -375,8 +375,37 @@ static int read_field(reader *r, const cJSON *v, const field *f, void *base) {
   }
 }
 
-static int read_object(reader *r, const cJSON *node, const field *fields, void *base) {
+/* Single edits (one character more, less or other) that make one word of the other; a common beginning and end are left out. */
+static int is_near(const char *a, const char *b) {
+  size_t m = strlen(a), n = strlen(b);
+  while (m > 0 && n > 0 && *a == *b) {
+    a++, b++, m--, n--;
+  }
+  while (m > 0 && n > 0 && a[m - 1] == b[n - 1]) {
+    m--, n--;
+  }
+  return m <= 2 && n <= 2;
+}
+
+static int unknown_key(reader *r, const char *key, const field *fields) {
   char text[200];
+  size_t n = (size_t)snprintf(text, sizeof text, "no such key; there are");
+  for (const field *f = fields; f->key != NULL; f++) {
+    if (is_near(f->key, key)) {
+      (void)snprintf(text, sizeof text, "no such key; did you mean %s?", f->key);
+      return fail(r, text);
+    }
+    if (n + strlen(f->key) + 8 < sizeof text) {
+      n += (size_t)snprintf(text + n, sizeof text - n, "%s %s", f != fields ? "," : "", f->key);
+    } else {
+      memcpy(text + strlen(text), ", ...", 6);
+      break;
+    }
+  }
+  return fail(r, text);
+}
+
+static int read_object(reader *r, const cJSON *node, const field *fields, void *base) {
   if (!cJSON_IsObject(node)) {
     return fail(r, "must be an object");
   }
@@ -387,11 +416,7 @@ static int read_object(reader *r, const cJSON *node, const field *fields, void *
     }
     const size_t at = into(r, v->string);
     if (f->key == NULL) {
-      size_t n = (size_t)snprintf(text, sizeof text, "no such key; there are");
-      for (f = fields; f->key != NULL && n < sizeof text; f++) {
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s %s", f != fields ? "," : "", f->key);
-      }
-      return fail(r, text);
+      return unknown_key(r, v->string, fields);
     }
     for (const cJSON *other = node->child; other != v; other = other->next) {
       if (strcmp(other->string, v->string) == 0) {
