@@ -1,4 +1,4 @@
-"""The command line: check, classify, explain, vectors, schema.
+"""The command line: check, classify, explain, vectors, schema, drill.
 
 Exit codes: 0 all is well; 1 the answer is no (a vector failed, check --strict
 found warnings); 2 bad input or usage, with the file, the place in it and what
@@ -25,6 +25,7 @@ from rich.text import Text
 import fivegates
 from fivegates import vectors as vector_files
 from fivegates.curl import evidence_from_text
+from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
 from fivegates.testing import ManualClock
 from fivegates.yaml import place_of, to_json
@@ -374,6 +375,9 @@ def schema() -> None:
     """Print the card's JSON Schema, for editors."""
     file = importlib.resources.files("fivegates") / "card.schema.json"
     _say(file.read_text(encoding="utf-8").rstrip("\n"))
+
+
+app.command()(drill)
 
 
 def run() -> None:
