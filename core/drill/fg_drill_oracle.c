@@ -13,8 +13,8 @@ static int serves(const world *w, const job *j, uint32_t n, uint32_t small) {
   const int64_t decode = (int64_t)j->output * 1000000 / c->rate_milli * p->decode_ppm / 1000;
   const int64_t takes = (prefill + decode) * (small ? c->small_ppm : 1000000) / 1000000;
   const int admitted = p->rate_limit == 0 || w->now / p->rate_window_us != p->rate_window || p->rate_used < p->rate_limit;
-  return p->error_ppm == 0 && admitted && (int64_t)p->running_count + p->queue_length < slots && takes <= c->interactive_us &&
-         w->now + takes <= j->deadline_at;
+  return !drill_refused(w, n, j->record, j->tries + 1) && admitted && (int64_t)p->running_count + p->queue_length < slots &&
+         takes <= c->interactive_us && w->now + takes <= j->deadline_at;
 }
 
 static void route(world *w, job *j) {

@@ -51,6 +51,11 @@ static void reply_later(world *w, attempt *a, int32_t status) {
   drill_plan(w, w->now + w->c->error_us, EV_ERROR, a->self, a->serial);
 }
 
+int drill_refused(const world *w, uint32_t n, uint32_t record_index, uint32_t number) {
+  const uint32_t ppm = w->provider[n].error_ppm;
+  return ppm != 0 && drill_chance(drill_hash(w->seed, DRILL_FOR_ERRORS + ((uint64_t)number << 8), record_index), ppm);
+}
+
 void drill_provider_take(world *w, attempt *a) {
   endpoint *p = of(w, a);
   if (p->rate_limit != 0) {
@@ -66,8 +71,7 @@ void drill_provider_take(world *w, attempt *a) {
     }
     p->rate_used++;
   }
-  if (p->error_ppm != 0 &&
-      drill_chance(drill_hash(w->seed, DRILL_FOR_ERRORS + ((uint64_t)a->number << 8), job_at(w, a->job)->record), p->error_ppm)) {
+  if (drill_refused(w, a->provider, job_at(w, a->job)->record, a->number)) {
     reply_later(w, a, (int32_t)p->error_status);
     return;
   }

@@ -90,6 +90,8 @@ extern const strategy *const drill_strategies[DRILL_STRATEGIES];
 extern const strategy drill_naive, drill_backoff, drill_plain, drill_own_users, drill_disciplined, drill_oracle, drill_fivegates;
 
 /* ---- fg_drill_provider.c */
+/* Is this attempt (by its number) of a request one that the provider answers with an error now? */
+int drill_refused(const world *w, uint32_t provider, uint32_t record, uint32_t number);
 void drill_provider_take(world *w, attempt *a);  /* a request arrives */
 void drill_provider_leave(world *w, attempt *a); /* its client hangs up; the attempt may be gone after it */
 void drill_provider_step(world *w, attempt *a);  /* a phase is over */
