@@ -48,6 +48,7 @@ build = {
                 "core/src/fg_breaker.c",
                 "core/src/fg_bucket.c",
                 "core/src/fg_builtin.c",
+                "core/src/fg_cadence.c",
                 "core/src/fg_call.c",
                 "core/src/fg_call_attempt.c",
                 "core/src/fg_call_begin.c",
@@ -76,6 +77,7 @@ build = {
                 "core/src/fg_gcra.c",
                 "core/src/fg_health.c",
                 "core/src/fg_health_admit.c",
+                "core/src/fg_health_flow.c",
                 "core/src/fg_health_look.c",
                 "core/src/fg_hint.c",
                 "core/src/fg_hint_text.c",
@@ -83,10 +85,12 @@ build = {
                 "core/src/fg_keys.c",
                 "core/src/fg_kinds.c",
                 "core/src/fg_ledger.c",
+                "core/src/fg_limit.c",
                 "core/src/fg_math.c",
                 "core/src/fg_money.c",
                 "core/src/fg_names.c",
                 "core/src/fg_output.c",
+                "core/src/fg_pace.c",
                 "core/src/fg_policy.c",
                 "core/src/fg_region.c",
                 "core/src/fg_rendezvous.c",
@@ -151,8 +155,12 @@ build = {
             "bindings/lua/fivegates/request.lua",
         ["fivegates.resty.answer"] =
             "bindings/lua/fivegates/resty/answer.lua",
+        ["fivegates.resty.attempt"] =
+            "bindings/lua/fivegates/resty/attempt.lua",
         ["fivegates.resty.balancer"] =
             "bindings/lua/fivegates/resty/balancer.lua",
+        ["fivegates.resty.client"] =
+            "bindings/lua/fivegates/resty/client.lua",
         ["fivegates.resty.edits"] =
             "bindings/lua/fivegates/resty/edits.lua",
         ["fivegates.resty.error_page"] =
@@ -171,6 +179,8 @@ build = {
             "bindings/lua/fivegates/resty/progress.lua",
         ["fivegates.resty.read"] =
             "bindings/lua/fivegates/resty/read.lua",
+        ["fivegates.resty.reply"] =
+            "bindings/lua/fivegates/resty/reply.lua",
         ["fivegates.resty.request"] =
             "bindings/lua/fivegates/resty/request.lua",
         ["fivegates.resty.status"] =

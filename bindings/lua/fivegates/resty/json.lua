@@ -104,9 +104,8 @@ end
 
 
 -- The texts of an object's members, in order: a list of {name, member, value}.
--- Nil and a name where one comes twice: two readers would read it differently.
-function _M.members(text)
-    local all, seen = {}, {}
+local function all_members(text)
+    local all = {}
     local at = past_space(text, find(text, "{", 1, true) + 1)
     while byte(text, at) ~= CLOSE do
         local key_end = end_of_string(text, at)
@@ -115,16 +114,27 @@ function _M.members(text)
                      or sub(raw, 2, -2)
         local value = past_space(text, past_space(text, key_end + 1) + 1)
         local value_end = end_of_value(text, value)
-        if seen[name] then
-            return nil, name
-        end
-        seen[name] = true
         all[#all + 1] = { name = name, member = sub(text, at, value_end),
                           value = sub(text, value, value_end) }
         at = past_space(text, value_end + 1)
         if byte(text, at) == COMMA then
             at = past_space(text, at + 1)
         end
+    end
+    return all
+end
+
+
+-- The same. Nil and a name where one comes twice: two readers would read it
+-- differently.
+function _M.members(text)
+    local all, seen = all_members(text), {}
+    for i = 1, #all do
+        local name = all[i].name
+        if seen[name] then
+            return nil, name
+        end
+        seen[name] = true
     end
     return all
 end
@@ -143,6 +153,19 @@ function _M.elements(text)
         end
     end
     return all
+end
+
+
+-- The text of one member's value in an object's text; nil where there is none.
+-- Of several the last counts, as for the decoder.
+function _M.member(text, name)
+    local all, found = all_members(text), nil
+    for i = 1, #all do
+        if all[i].name == name then
+            found = all[i].value
+        end
+    end
+    return found
 end
 
 

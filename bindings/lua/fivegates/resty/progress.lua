@@ -1,13 +1,16 @@
 -- What comes of an answer, chunk by chunk, told to the engine. Functions of a
--- table with call, scanner, number (of the attempt), saw (0) and counts ({}).
+-- table with call, scanner, wire, number (of the attempt), saw (0) and counts
+-- ({}).
 
 local fivegates = require "fivegates"
 
 local band = bit.band
 local bor = bit.bor
+local find = string.find
 local floor = math.floor
 local ipairs = ipairs
 local max = math.max
+local sub = string.sub
 
 
 local _M = {}
@@ -16,13 +19,32 @@ local SAW = fivegates.SAW
 local COUNTED = bor(SAW.token, SAW.usage, SAW.terminal)
 local USAGE = { "prompt_tokens", "output_tokens", "cached_tokens", "cost_nusd" }
 local CHARACTERS_PER_TOKEN = 4
+local STOP_SEAM = 64  -- longer than the name of a message's last event
 
 
--- Reads a chunk and tells the engine what was in it: the scanner's bits.
-function _M.feed(self, chunk)
-    local scanner, call, number = self.scanner, self.call, self.number
-    local saw = scanner:feed(chunk)
+-- Has the last event of a message (Anthropic) begun? Its name stands in quotes of
+-- its own, which no text inside the JSON has. self.tail: the chunk's end before.
+local function look_for_stop(self, chunk)
+    local data = (self.tail or "") .. chunk
+    self.stopped = find(data, '"type"%s*:%s*"message_stop"') ~= nil
+    self.tail = sub(data, -STOP_SEAM)
+end
+
+
+-- Reads a chunk: the scanner's bits, of which the engine does not know yet.
+function _M.scan(self, chunk)
+    local saw = self.scanner:feed(chunk)
     self.saw = bor(self.saw, saw)
+    if self.wire == "messages" and not self.stopped then
+        look_for_stop(self, chunk)
+    end
+    return saw
+end
+
+
+-- Tells the engine what a chunk held.
+function _M.tell(self, saw)
+    local scanner, call, number = self.scanner, self.call, self.number
     if band(saw, SAW.lifecycle) ~= 0 then
         call:event("lifecycle", nil, number)
     end
@@ -53,6 +75,11 @@ function _M.feed(self, chunk)
         call:event("terminal", now.finish_reason, number)
     end
     return saw
+end
+
+
+function _M.feed(self, chunk)
+    return _M.tell(self, _M.scan(self, chunk))
 end
 
 

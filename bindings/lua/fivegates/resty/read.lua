@@ -30,29 +30,31 @@ local function text(value)
 end
 
 
-local function arguments(value)
-    if type(value) == "string" then
-        return value
-    end
-    return value ~= nil and json.encode(value) or nil
+-- The input of a tool call, an object, as it stands in the answer's text: made
+-- anew it would lose numbers and turn empty lists into objects.
+local function input_of(body, number)
+    local content = json.member(body, "content")
+    local block = content and json.elements(content)[number]
+    return block and json.member(block, "input")
 end
 
 
--- Text and tool calls of a content or output list, into parts and calls.
-local function blocks(content, parts, calls)
+-- Text and tool calls of a content or output list, into parts and calls; body:
+-- the answer's text.
+local function blocks(content, parts, calls, body)
     for i = 1, #content do
         local block = content[i]
         local kind = get(block, "type")
         if kind == "text" or kind == "output_text" then
             parts[#parts + 1] = text(get(block, "text")) or ""
         elseif kind == "message" then
-            blocks(list(block, "content"), parts, calls)
+            blocks(list(block, "content"), parts, calls, body)
         elseif kind == "tool_use" or kind == "function_call" then
             calls[#calls + 1] = {
                 id = text(get(block, "id")) or text(get(block, "call_id")),
                 name = text(get(block, "name")),
-                arguments = arguments(get(block, kind == "tool_use" and "input"
-                                          or "arguments")),
+                arguments = kind == "tool_use" and input_of(body, i)
+                            or text(get(block, "arguments")),
             }
         elseif kind ~= "thinking" and kind ~= "redacted_thinking"
                and kind ~= "reasoning" then
@@ -80,9 +82,9 @@ local function of_chat(answer, out)
 end
 
 
-local function of_blocks(answer, key, out)
+local function of_blocks(answer, key, body, out)
     local parts, calls = {}, {}
-    blocks(list(answer, key), parts, calls)
+    blocks(list(answer, key), parts, calls, body)
     if #parts > 0 then
         out.output = concat(parts)
     elseif key == "content" and #calls == 0 and not parts.other then
@@ -96,14 +98,14 @@ local function of_blocks(answer, key, out)
 end
 
 
--- Adds to `out` what a decoded answer of an API tells.
-function _M.answer(wire, answer, out)
+-- Adds to `out` what an answer of an API tells: decoded, and its text.
+function _M.answer(wire, answer, body, out)
     local calls, reason
     if wire == "chat" then
         calls, reason = of_chat(answer, out)
     else
         calls, reason = of_blocks(answer, wire == "messages" and "content"
-                                  or "output", out)
+                                  or "output", body, out)
     end
     if reason ~= nil then
         out.finish_reason = FINISH[reason] or "other"

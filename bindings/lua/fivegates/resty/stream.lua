@@ -3,12 +3,18 @@
 
 local fivegates = require "fivegates"
 local answers = require "fivegates.resty.answer"
+local json = require "fivegates.resty.json"
+local reply = require "fivegates.resty.reply"
 
 local band = bit.band
+local bnot = bit.bnot
 local bor = bit.bor
 local concat = table.concat
+local find = string.find
+local gmatch = string.gmatch
 local match = string.match
 local max = math.max
+local min = math.min
 local ngx = ngx
 local sub = string.sub
 
@@ -17,6 +23,7 @@ local _M = {}
 
 local SAW = fivegates.SAW
 local CONTENT = bor(SAW.token, SAW.tool_args)
+local PROGRESS = bor(CONTENT, SAW.reasoning, SAW.usage, SAW.terminal)
 -- What is held before the first content, and of one event that does not end.
 -- More goes on as it is where the model is thinking, and else answers nothing.
 local HELD_MAX = 1048576
@@ -51,7 +58,7 @@ end
 
 -- Only whole events go on, so that what is cut is cut between two of them.
 -- x.parts: what has come of the next event; x.seam: its last bytes, where a
--- blank line may be half.
+-- blank line may be half; x.torn: the beginning of an event has gone on.
 local function whole_events(x, chunk)
     local seam, parts = x.seam, x.parts
     local data = seam .. chunk
@@ -65,8 +72,10 @@ local function whole_events(x, chunk)
             return ""
         end
         past = #chunk + 1
+        x.torn = true
     else
         parts[#parts + 1] = sub(chunk, 1, past - 1)
+        x.torn = false
     end
     local out = concat(parts)
     local rest = sub(chunk, past)
@@ -76,11 +85,15 @@ end
 
 
 -- The stream has failed after its first content: it ends with an error event,
--- and not as an answer ends.
+-- and not as an answer ends. In the middle of an event no other can follow; then
+-- the broken connection alone must do.
 local function cut(x, decision)
     x:told(decision)
     x:ends(decision)
     x.cut = true
+    if x.torn then
+        return
+    end
     if ngx.print(answers.error_event(x.wire, decision.reason, "fivegates: "
                                      .. answers.reason_text(decision))) then
         ngx.flush(true)
@@ -88,29 +101,62 @@ local function cut(x, decision)
 end
 
 
+-- Is a text all of an event but for the blank line behind it?
+local function is_event(text)
+    local data = {}
+    for line in gmatch(text, "[^\r\n]+") do
+        data[#data + 1] = match(line, "^data: ?(.*)$")
+    end
+    local value = concat(data, "\n")
+    return value == "[DONE]" or json.decode(value) ~= nil
+end
+
+
+-- The server's stream is over, or silent long enough behind its own end.
 local function ended(x)
+    local rest = concat(x.parts)
+    if not x.torn and is_event(rest) then
+        rest = rest .. (find(rest, "\n$") and "\n" or "\n\n")
+        x:feed("\n\n")
+    else
+        rest = ""
+    end
     if not x:whole() then
         return cut(x, x:ended_badly())
     end
     local decision = x.call:success(x:counted())
     x:told(decision)
     x:ends(decision)
-    ngx.print(x.parts)  -- what follows the last event, where anything does
+    ngx.print(rest)
+    x.cut = x.torn
+end
+
+
+-- The clocks behind a stream's own end: bytes and content as before it, and the
+-- total. Is one of them over?
+local function tail_over(x, saw)
+    local now = x:now()
+    if not x.tail_until or band(saw, PROGRESS) ~= 0 then
+        x.tail_until = min(now + x.progress_ms, x.started + x.total_ms)
+    end
+    x.wake_at = min(now + x.idle_ms, x.tail_until)
+    return now >= x.tail_until
 end
 
 
 -- Passes on a stream whose first content is held.
 local function pass(x, held)
     x.given = true
-    x.parts, x.size, x.seam = {}, 0, ""
+    x.parts, x.size, x.seam, x.torn = {}, 0, "", false
     x:clock(x.progress_ms)
-    x:begin_answer()
+    reply.begin(x)
     ngx.header["cache-control"] = "no-cache"
     ngx.header["x-accel-buffering"] = "no"
     if not give(x, whole_events(x, held)) then
         return
     end
-    while true do
+    local over = x:whole() and tail_over(x, x.saw)
+    while not over do
         local chunk, err, decision = x:wait("read")
         if decision then
             return cut(x, decision)
@@ -120,7 +166,8 @@ local function pass(x, held)
             end
             return cut(x, x:broke("stream", err))
         end
-        if band(x:feed(chunk), SAW.error) ~= 0 then
+        local saw = x:feed(chunk)
+        if band(saw, SAW.error) ~= 0 then
             return cut(x, x:ended_badly())
         end
         decision = x:due() and x:look()
@@ -129,7 +176,9 @@ local function pass(x, held)
         elseif not give(x, whole_events(x, chunk)) then
             return
         end
+        over = x:whole() and tail_over(x, saw)
     end
+    return ended(x)
 end
 
 
@@ -162,9 +211,13 @@ function _M.hold(x)
             end
             return x:broke("stream", err)
         end
-        if band(x:feed(chunk), SAW.error) ~= 0 then
+        local saw = x:scan(chunk)
+        if band(saw, SAW.error) ~= 0 then
+            -- Content that came with it is shown to nobody.
+            x:tell(band(saw, bnot(CONTENT)))
             return x:ended_badly()
         end
+        x:tell(saw)
         held[#held + 1] = chunk
         size = size + #chunk
         local full = size > HELD_MAX
