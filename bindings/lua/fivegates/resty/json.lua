@@ -5,6 +5,9 @@ local cjson = require "cjson"
 
 local byte = string.byte
 local find = string.find
+local gmatch = string.gmatch
+local gsub = string.gsub
+local match = string.match
 local sub = string.sub
 local concat = table.concat
 local pcall = pcall
@@ -18,7 +21,7 @@ local _M = { null = cjson.null }
 local codec = cjson.new()
 codec.decode_invalid_numbers(false)
 
-local QUOTE, OPEN, CLOSE = 34, 123, 125
+local QUOTE, BACKSLASH, OPEN, CLOSE = 34, 92, 123, 125
 local LIST, LIST_END, COMMA = 91, 93, 44
 
 
@@ -55,6 +58,54 @@ end
 function _M.list(value, key)
     local found = _M.get(value, key)
     return type(found) == "table" and found or {}
+end
+
+
+-- ---- what the decoder lets pass
+
+local function is_number(word)
+    local whole, rest = match(word, "^%-?(%d+)(.*)$")
+    if not whole or find(whole, "^0%d") then
+        return false
+    end
+    rest = gsub(rest, "^%.%d+", "")
+    return rest == "" or find(rest, "^[eE][+-]?%d+$") ~= nil
+end
+
+
+-- What a text that the decoder took has that is not JSON: a sentence, or nil.
+-- Other readers would refuse it, or read it otherwise.
+function _M.flaw(text)
+    local at = find(text, "[%z\1-\8\11\12\14-\31]")
+    if at then
+        return "it has a raw control character at byte " .. at
+    end
+    local start = 1
+    while true do
+        local quote = find(text, '"', start, true)
+        for word, place in gmatch(sub(text, start, (quote or 0) - 1),
+                                  "([%w+.-]+)()") do
+            if find(word, "[%d+.-]") and not is_number(word) then
+                return "it has a malformed number before byte "
+                       .. start + place - 1
+            end
+        end
+        if not quote then
+            return nil
+        end
+        local from = quote
+        repeat  -- to the string's end
+            from = find(text, '["\\\t\r\n]', from + 1)
+            local c = byte(text, from)
+            if c == BACKSLASH then
+                from = from + 1
+            elseif c ~= QUOTE then
+                return "it has a raw control character in a string, at byte "
+                       .. from
+            end
+        until c == QUOTE
+        start = from + 1
+    end
 end
 
 

@@ -42,6 +42,17 @@ local LONG_STRING = 2000
 local ATTACHMENT_TOKENS = 1000
 local TOOLS_MAX = 128
 local RETRIES_MAX = 1000
+-- Members that are read here, and how the text of each must begin: a server may
+-- take 1 for true, and then another request is made than was weighed.
+local BOOLEAN = { "^[tf]", "true or false" }
+local NUMBER = { "^[%d-]", "a number" }
+local LIST = { "^%[", "a list" }
+local KINDS = {
+    stream = BOOLEAN, store = BOOLEAN, background = BOOLEAN,
+    parallel_tool_calls = BOOLEAN, max_tokens = NUMBER,
+    max_completion_tokens = NUMBER, max_output_tokens = NUMBER,
+    model = { '^"', "a string" }, messages = LIST, tools = LIST,
+}
 
 
 local function wire_of(path)
@@ -109,10 +120,22 @@ function _M.read()
         return refused(400, "invalid_json", "the body is not a JSON object",
                        wire)
     end
+    local flaw = json.flaw(text)
+    if flaw then
+        return refused(400, "invalid_json", "the body is not JSON: " .. flaw, wire)
+    end
     local members, twice = json.members(text)
     if not members then
         return refused(400, "duplicate_key", "the body has a key twice: "
                        .. sub(twice, 1, 64), wire)
+    end
+    for i = 1, #members do
+        local name, value = members[i].name, members[i].value
+        local kind = KINDS[name]
+        if kind and value ~= "null" and not find(value, kind[1]) then
+            return refused(400, "invalid_value", name .. " must be " .. kind[2],
+                           wire)
+        end
     end
     return setmetatable({
         wire = wire, path = path, text = text, body = body, members = members,
