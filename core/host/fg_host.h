@@ -12,8 +12,8 @@
  * fg_host_map_region, answers something else than the engine was made with, the host makes a new engine in the same memory. Calls begun before the fork
  * belong to the parent.
  *
- * A file that cannot be used (noise, another size, all slots taken) never stops the host: the map falls back to a private region and says why in
- * fg_host_map_warning. A path that is wrong (a directory, a symbolic link, no permission) is an error with the remedy, unless FG_HOST_MAP_FALLBACK asks for the
+ * A file that cannot be used (another size, all slots taken, not a region at all) never stops the host: a region nobody holds a slot of is made anew, and
+ * else the map falls back to a private region; fg_host_map_warning says which and why. A file without the marks of a region is never replaced. A path that is wrong (a directory, a symbolic link, no permission) is an error with the remedy, unless FG_HOST_MAP_FALLBACK asks for the
  * same fallback. Every function may be called from any thread. */
 #ifndef FG_HOST_H
 #define FG_HOST_H

@@ -2,7 +2,7 @@
  *
  * File: the region, padding to a page, then a tail with the sizes it was made for and one owner word per slot. Locks on it: byte `slot` for a slot's
  * owner, byte GATE while a process decides whether the file is good, takes its first slot, or replaces the file. A file somebody holds a slot of is never
- * replaced. */
+ * replaced, nor one that bears no mark of a region: it is somebody else's. */
 #include "fg_host_place.h"
 
 #include <errno.h>
@@ -15,7 +15,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { GATE = 1 << 20, GATE_WAIT_MS = 2000, TRIES = 64 };
+#include "fg_region.h" /* FG_REGION_MAGIC */
+
+enum { GATE = 1 << 20, GATE_WAIT_MS = 2000, TRIES = 64, EMPTY_MAX = 64 << 20 };
 #define TAIL_MAGIC UINT64_C(0x6667746169000001)
 
 /* Anyone else holding a slot? */
@@ -189,6 +191,54 @@ static int place_check(fg_place *p, int fd, const char *name, int64_t now_ms, fg
   return 1;
 }
 
+/* Nothing but zeros: a file that was begun and never written. */
+static int is_blank(int fd, off_t size) {
+  char block[4096], any = 0;
+  for (off_t at = 0; at < size; at += (off_t)sizeof block) {
+    ssize_t n = pread(fd, block, sizeof block, at);
+    if (n <= 0) {
+      return 0;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+      any |= block[i];
+    }
+    if (any != 0) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* May the file be replaced? Only one that a region was made in: its first word, cut short or not, or its tail's says so; or one with nothing in it. */
+static int is_ours(int fd) {
+  struct stat st;
+  const uint64_t head = FG_REGION_MAGIC, foot = TAIL_MAGIC;
+  uint64_t found = 0;
+  if (fstat(fd, &st) != 0) {
+    return 0;
+  }
+  ssize_t n = pread(fd, &found, sizeof found, 0);
+  if (n > 0 && memcmp(&found, &head, (size_t)n) == 0) {
+    return 1;
+  }
+  off_t tail = st.st_size - (off_t)sizeof(fg_place_tail);
+  if (tail > 0 && tail % 4096 == 0 && pread(fd, &found, sizeof found, tail) == (ssize_t)sizeof found && found == foot) {
+    return 1;
+  }
+  return st.st_size <= EMPTY_MAX && is_blank(fd, st.st_size);
+}
+
+/* What a file was replaced for: the fault that place_check named, without its remedy. */
+static void say_replaced(fg_error *err, const fg_error *fault, const char *name) {
+  char what[sizeof fault->message];
+  memcpy(what, fault->message, sizeof what);
+  char *remedy = strchr(what, ';');
+  if (remedy != NULL) {
+    *remedy = 0;
+  }
+  fg_say(err, fault->code, name, what, "nobody used it, so a new one has taken its place");
+}
+
 static void unmap_unowned(fg_place *p) {
   if (p->mem != NULL) {
     (void)munmap(p->mem, p->bytes);
@@ -227,10 +277,14 @@ static int place_enter(int fd, const char *name, const fg_region_config *cfg, ui
   if (slots_held(fd) || (flags & FG_HOST_MAP_EXISTING) != 0) {
     return FG_PLACE_REFUSED; /* with the reason place_check gave */
   }
-  fg_error why = *err;
+  if (!is_ours(fd)) {
+    fg_say(err, FG_ERR_REGION, name, "the file is no region, so it was left as it is", "move it away, or name another path; until then state is private");
+    return FG_PLACE_REFUSED;
+  }
+  fg_error fault = *err;
   int result = place_create(name, cfg, 1, now_ms, out, err);
   if (result == FG_PLACE_MADE) {
-    *err = why;
+    say_replaced(err, &fault, name);
     *rebuilt = 1;
   }
   return result;

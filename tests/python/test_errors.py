@@ -182,17 +182,32 @@ def test_engine_arguments(policy: fivegates.Policy,
         fivegates.Engine(policy).route(5)  # type: ignore[arg-type]
 
 
-def test_region_of_noise_is_rebuilt(policy: fivegates.Policy,
-                                    tmp_path: pathlib.Path) -> None:
+def test_a_damaged_region_is_rebuilt(policy: fivegates.Policy,
+                                     tmp_path: pathlib.Path) -> None:
     path = tmp_path / "region"
     first = fivegates.Engine(policy, region=path)
     file = pathlib.Path(first.region.path or "")
     del first
     size = file.stat().st_size
-    file.write_bytes(b"\xa5" * size)
-    with pytest.warns(RuntimeWarning):
+    file.write_bytes(file.read_bytes()[:64] + b"\xa5" * (size - 64))
+    with pytest.warns(RuntimeWarning, match="a new one has taken its place"):
         engine = fivegates.Engine(policy, region=path)
+    assert engine.region.path
     assert engine.begin("w").decision.action == "proceed"
+
+
+def test_a_file_that_is_no_region_is_left_alone(
+        policy: fivegates.Policy, tmp_path: pathlib.Path) -> None:
+    first = fivegates.Engine(policy, region=tmp_path / "region")
+    file = pathlib.Path(first.region.path or "")
+    del first
+    for text in (b"mine", b"\xa5" * file.stat().st_size):
+        file.write_bytes(text)
+        with pytest.warns(RuntimeWarning, match="left as it is; move it away"):
+            engine = fivegates.Engine(policy, region=tmp_path / "region")
+        assert engine.region.path is None
+        assert engine.begin("w").decision.action == "proceed"
+        assert file.read_bytes() == text
 
 
 @pytest.mark.parametrize("change, code, path", [
