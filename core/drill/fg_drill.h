@@ -152,7 +152,7 @@ int64_t drill_bound(const drill_config *c, const drill_fault *f);
 
 /* One run. stop (may be NULL) is looked at now and then: not 0 ends the run. FG_OK; FG_ERR_STATE: stopped; FG_ERR_NOMEM; what the card's loader or the
  * engine says. Any number of threads may run at once. */
-int32_t drill_run(const drill_config *c, uint32_t fault, uint32_t strategy, uint64_t seed, int with_buckets, const volatile int32_t *stop,
+int32_t drill_run(const drill_config *c, uint32_t fault, uint32_t strategy, uint64_t seed, int with_buckets, const _Atomic int32_t *stop,
                   drill_result *out, fg_error *err);
 void drill_result_free(drill_result *r);
 

@@ -16,7 +16,7 @@ typedef struct work {
   int with_buckets;
   pthread_mutex_t lock;
   pthread_cond_t news;
-  volatile int32_t stop;
+  _Atomic int32_t stop;
   int32_t rc;
   fg_error *err;
 } work;

@@ -157,7 +157,7 @@ static void happen(world *w, const drill_event *e) {
   }
 }
 
-static int32_t loop(world *w, const volatile int32_t *stop) {
+static int32_t loop(world *w, const _Atomic int32_t *stop) {
   drill_event e;
   while (w->error == 0 && drill_heap_pop(&w->heap, &e)) {
     w->now = e.at;
@@ -236,7 +236,7 @@ static void close_world(world *w) {
   free(w);
 }
 
-int32_t drill_run(const drill_config *c, uint32_t fault, uint32_t how, uint64_t seed, int with_buckets, const volatile int32_t *stop,
+int32_t drill_run(const drill_config *c, uint32_t fault, uint32_t how, uint64_t seed, int with_buckets, const _Atomic int32_t *stop,
                   drill_result *out, fg_error *err) {
   memset(out, 0, sizeof *out);
   world *w = calloc(1, sizeof *w);

@@ -72,7 +72,8 @@ def lines(title: str, all_lines: "typing.Sequence[Line]", high: float,
                    f'height="{height - _TOP - _BOTTOM}"/>')
     out += _grid(width, height, high)
     for x, text in x_ticks:
-        out.append(f'<text class="tick" text-anchor="middle" x="{x_of(x):.1f}" '
+        anchor = "end" if x >= x_high else "middle"
+        out.append(f'<text class="tick" text-anchor="{anchor}" x="{x_of(x):.1f}" '
                    f'y="{height - 7}">{html.escape(text)}</text>')
     for line in all_lines:
         path, pen = [], "M"
