@@ -4,7 +4,10 @@ no gauge that stays up."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import struct
 import time
 import typing
 
@@ -69,6 +72,49 @@ def test_before_the_head(run: Run, streamed: bool) -> None:
     assert gateway.engine().route("main")["in_flight"] == 1
     sock.close()
     assert upstream.seen["main"][0].left.wait(1)
+    all_quiet(gateway, upstream, 1)
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "half closed", "pipelined"])
+def test_before_nginx_looks(run: Run, how: str) -> None:
+    """Its request and its leaving come in one: nothing is sent."""
+    upstream = Upstream(main=[silent()], backup=[whole()])
+    gateway = run(upstream)
+    waits_until(lambda: len(gateway.workers()) == 1)
+    worker, = gateway.workers()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        sock = ask(gateway, streamed=False)
+        if how == "pipelined":
+            sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n")
+        if how == "reset":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                            struct.pack("ii", 1, 0))
+        if how == "half closed":
+            sock.shutdown(socket.SHUT_WR)
+        else:
+            sock.close()
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    if how == "reset":  # nginx may drop it unread
+        waits_until(lambda: gateway.engine().route("main")["in_flight"] == 0)
+        time.sleep(0.2)
+        assert not upstream.seen["main"]
+    else:
+        all_quiet(gateway, upstream, 0)
+    sock.close()
+
+
+def test_behind_bytes_that_nobody_reads(run: Run) -> None:
+    """A second request lies unread before the end of the connection."""
+    upstream = Upstream(main=[silent()], backup=[whole()])
+    gateway = run(upstream, {"timeouts": {"first_token_ms": 4000}})
+    sock = ask(gateway)
+    waits_until(lambda: upstream.seen["main"])
+    sock.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n")
+    time.sleep(0.05)
+    sock.close()
+    assert upstream.seen["main"][0].left.wait(2)
     all_quiet(gateway, upstream, 1)
 
 
