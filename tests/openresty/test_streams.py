@@ -148,8 +148,8 @@ def test_a_long_event_cut_behind_the_end(run: Run) -> None:
     assert not got.clean and b"fivegates" not in got.raw
 
 
-MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "content": [],
-           "model": "model-of-main", "stop_reason": None, "stop_sequence": None,
+MESSAGE: typing.Any = {"id": "msg_1", "type": "message", "role": "assistant", "content": [],
+    "model": "model-of-main", "stop_reason": None, "stop_sequence": None,
            "usage": {"input_tokens": 9, "output_tokens": 1}}
 EVENTS = [event(one, str(one["type"])) for one in (
     {"type": "message_start", "message": MESSAGE},
