@@ -128,7 +128,7 @@ void drill_config_default(drill_config *c);
 /* Reads a JSON object over what c holds. FG_OK; FG_ERR_SYNTAX, FG_ERR_RANGE, FG_ERR_NOMEM with err filled: path, message, line of a syntax error. */
 int32_t drill_config_read(drill_config *c, const char *text, uint64_t len, fg_error *err);
 void drill_config_free(drill_config *c);
-/* Are the numbers of c possible together? FG_OK or FG_ERR_RANGE. */
+/* Are the numbers of c possible together? Asked after the last text was read. FG_OK or FG_ERR_RANGE. */
 int32_t drill_config_check(const drill_config *c, fg_error *err);
 /* A hash of everything in c but seed, seeds and which faults and strategies run. */
 uint64_t drill_config_hash(const drill_config *c);

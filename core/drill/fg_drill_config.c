@@ -456,7 +456,7 @@ int32_t drill_config_read(drill_config *c, const char *text, uint64_t len, fg_er
   reader r = {.c = c, .err = err};
   const int good = root != NULL ? read_object(&r, root, top, c) : fail(&r, "cannot be read: not JSON, or no memory");
   cJSON_Delete(root);
-  return good ? drill_config_check(c, err) : FG_ERR_RANGE;
+  return good ? FG_OK : FG_ERR_RANGE;
 }
 
 int32_t drill_config_check(const drill_config *c, fg_error *err) {

@@ -143,7 +143,8 @@ static void bounds(void) {
 static int32_t reads(const char *text, drill_config *c, fg_error *e) {
   *e = (fg_error){.size = sizeof *e};
   drill_config_default(c);
-  return drill_config_read(c, text, strlen(text), e);
+  const int32_t rc = drill_config_read(c, text, strlen(text), e);
+  return rc == FG_OK ? drill_config_check(c, e) : rc;
 }
 
 static void refused(const char *text, const char *path, const char *words) {

@@ -34,6 +34,11 @@ static int read_texts(drill_config *c, PyObject *texts) {
       return 0;
     }
   }
+  fg_error e = {.size = sizeof e};
+  if (count >= 0 && drill_config_check(c, &e) != FG_OK) {
+    (void)reject(&e, -1);
+    return 0;
+  }
   return count >= 0;
 }
 
