@@ -3,7 +3,7 @@
 #include "fg_card_read.h"
 
 typedef struct root {
-  const cJSON *layers, *bucket, *backoff, *limits, *breaker, *accounts, *routes, *workflows, *contracts, *classify;
+  const cJSON *layers, *bucket, *backoff, *limits, *breaker, *adapt, *accounts, *routes, *workflows, *contracts, *classify;
   uint32_t version;
   int64_t seed;
   fg_pstr hash_key;
@@ -19,6 +19,7 @@ static const fg_field ROOT[] = {
     {.name = "backoff", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(backoff)},
     {.name = "limits", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(limits)},
     {.name = "breaker", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(breaker)},
+    {.name = "adapt", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(adapt)},
     {.name = "accounts", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(accounts)},
     {.name = "routes", .kind = FG_FIELD_NODE, .flags = FG_MUST | FG_OBJECT, .offset = AT(routes)},
     {.name = "workflows", .kind = FG_FIELD_NODE, .flags = FG_MUST | FG_OBJECT, .offset = AT(workflows)},
@@ -77,6 +78,10 @@ static const fg_field BREAKER[] = {
     MS("successes", br_successes, 1, 1000),
     {.name = "stall", .kind = FG_FIELD_BOOL, .offset = AT(br_stall)},
 };
+static const fg_field ADAPT[] = {
+    {.name = "limit", .kind = FG_FIELD_BOOL, .offset = AT(adapt_limit)},
+    {.name = "pace", .kind = FG_FIELD_BOOL, .offset = AT(adapt_pace)},
+};
 #undef AT
 
 static void defaults(fg_policy_globals *g) {
@@ -101,6 +106,8 @@ static void defaults(fg_policy_globals *g) {
   g->br_lease_ms = 30000;
   g->br_successes = 2;
   g->br_stall = 1;
+  g->adapt_limit = 1;
+  g->adapt_pace = 1;
 }
 
 static int section(fg_card *c, const char *key, const cJSON *node, const fg_field *fields, uint32_t count) {
@@ -170,7 +177,8 @@ int fg_card_globals(fg_card *c, const cJSON *node) {
   if (!FG_READ(c, node, ROOT, &r, NULL) || !section(c, "retry_bucket", r.bucket, BUCKET, (uint32_t)FG_ARRAY_LEN(BUCKET)) ||
       !section(c, "backoff", r.backoff, BACKOFF, (uint32_t)FG_ARRAY_LEN(BACKOFF)) ||
       !section(c, "limits", r.limits, LIMITS, (uint32_t)FG_ARRAY_LEN(LIMITS)) ||
-      !section(c, "breaker", r.breaker, BREAKER, (uint32_t)FG_ARRAY_LEN(BREAKER)) || !read_layers(c, r.layers)) {
+      !section(c, "breaker", r.breaker, BREAKER, (uint32_t)FG_ARRAY_LEN(BREAKER)) ||
+      !section(c, "adapt", r.adapt, ADAPT, (uint32_t)FG_ARRAY_LEN(ADAPT)) || !read_layers(c, r.layers)) {
     return 0;
   }
   if (r.bucket != NULL && !at_most(c, "retry_bucket", "start", g->bucket_start_milli, "cap", g->bucket_cap_milli, 3)) {

@@ -107,8 +107,16 @@ static void reject(const fg_engine *e, fg_call_state *s, uint32_t kind, int64_t 
 static void learn_speed(const fg_engine *e, fg_call_state *s, const fg_answer *a, int64_t t) {
   fg_route_rec *rec = fg_rec_of(e, s, s->live.route, t);
   const uint32_t took = fg_since(s, t) - s->live.began_at;
+  fg_health_ask ask;
   if (rec == NULL) {
     return;
+  }
+  if (fg_ask_of(e, s, s->live.route, t, &ask)) {
+    if (s->stream_mode != FG_STREAM_YES) {
+      fg_health_let_in(&ask, t);
+    } else {
+      fg_health_spoke(&ask, s->live.text_tokens, s->live.text_ms, t);
+    }
   }
   if (s->stream_mode != FG_STREAM_YES) {
     fg_learn_record(&rec->learn[fg_learn_kind(s)], s->prompt_tokens, took);

@@ -4,12 +4,9 @@
 #include "fg_commit.h"
 #include "fg_math.h"
 #include "fg_money.h"
-#include "fg_stall.h"
 
-/* Learning stops while the route is suspected: else a brownout becomes the norm. */
-enum { LEARN_MAX_Z = FG_Z_STALL };
-
-static void first_token(const fg_engine *e, fg_call_state *s, int64_t t) {
+/* text: whether it is text, whose speed is known. */
+static void first_token(const fg_engine *e, fg_call_state *s, uint32_t text, int64_t t) {
   fg_attempt *a = &s->live;
   fg_health_ask ask;
   if (a->flags & FG_AT_TOKEN) {
@@ -19,14 +16,27 @@ static void first_token(const fg_engine *e, fg_call_state *s, int64_t t) {
   if (!fg_ask_of(e, s, a->route, t, &ask)) {
     return;
   }
-  if (s->stream_mode == FG_STREAM_YES && fg_breaker_peek(&ask.route->breaker, ask.breaker, NULL, t).state == FG_BREAKER_CLOSED &&
-      fg_stall_get(&ask.route->evidence).z_milli <= LEARN_MAX_Z) {
-    fg_learn_record(&ask.route->learn[fg_learn_kind(s)], s->prompt_tokens, fg_since(s, t) - a->began_at);
+  if (s->stream_mode == FG_STREAM_YES) {
+    fg_health_first(&ask, fg_learn_kind(s), s->prompt_tokens, fg_since(s, t) - a->began_at, fg_rec_of(e, s, 0, t), t);
+    fg_health_let_in(&ask, t);
   }
-  fg_health_token(&ask, &a->ticket, t + (int64_t)a->progress_ms, t);
+  fg_health_token(&ask, &a->ticket, text != 0 ? fg_health_stuck_at(&ask, 0, 0, a->progress_ms, t) : t + (int64_t)a->progress_ms, t);
 }
 
-static void progress(const fg_engine *e, fg_call_state *s, int64_t t) {
+/* text: tokens of text that came, 0 for reasoning and tool arguments, which have other speeds. Returns when the stream will be stuck. */
+static int64_t speed(const fg_health_ask *ask, fg_attempt *a, uint32_t text, uint32_t now, int64_t t) {
+  const uint32_t before = a->text_at;
+  a->text_at = text != 0 ? now : 0;
+  if (text == 0 || before == 0) {
+    return t + (int64_t)a->progress_ms;
+  }
+  a->text_tokens = fg_add32(a->text_tokens, text);
+  a->text_ms = fg_add32(a->text_ms, now - before);
+  fg_health_text(ask, text, now - before, t);
+  return fg_health_stuck_at(ask, a->text_tokens, a->text_ms, a->progress_ms, t);
+}
+
+static void progress(const fg_engine *e, fg_call_state *s, uint32_t text, int64_t t) {
   fg_attempt *a = &s->live;
   fg_health_ask ask;
   const uint32_t now = fg_since(s, t);
@@ -34,9 +44,13 @@ static void progress(const fg_engine *e, fg_call_state *s, int64_t t) {
   a->last_byte_at = a->last_progress_at = now;
   fg_commit_billing(s, FG_BILLING_LIKELY);
   if (!begun) {
-    first_token(e, s, t);
+    first_token(e, s, text, t);
+    a->text_at = text != 0 ? now : 0;
   } else if (fg_ask_of(e, s, a->route, t, &ask)) {
-    fg_health_progress(&ask, &a->ticket, t + (int64_t)a->progress_ms, t);
+    const int64_t due = speed(&ask, a, text, now, t);
+    if (due != 0) {
+      fg_health_progress(&ask, &a->ticket, due, t);
+    }
   }
 }
 
@@ -76,18 +90,18 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
     fg_commit_shown(s, FG_SHOWN_LIFECYCLE);
     break;
   case FG_EVENT_REASONING:
-    progress(e, s, t);
+    progress(e, s, 0, t);
     a->flags |= FG_AT_REASONED;
     a->reasoning = fg_add32(a->reasoning, fg_max32(value, 1));
     fg_commit_shown(s, FG_SHOWN_LIFECYCLE);
     break;
   case FG_EVENT_TOOL_ARGS:
-    progress(e, s, t);
+    progress(e, s, 0, t);
     a->flags |= FG_AT_TOOL_OPEN;
     a->tool_bytes = fg_add32(a->tool_bytes, fg_max32(value, 1));
     break;
   case FG_EVENT_TOKEN:
-    progress(e, s, t);
+    progress(e, s, fg_max32(value, 1), t);
     a->flags |= FG_AT_VISIBLE;
     a->visible = fg_add32(a->visible, fg_max32(value, 1));
     fg_commit_shown(s, FG_SHOWN_VISIBLE);

@@ -37,6 +37,7 @@ typedef struct fg_attempt {
   uint32_t began_at, last_byte_at, last_progress_at; /* since the call began */
   uint32_t first_token_ms, idle_ms, progress_ms, total_ms, stall_ms; /* the clocks, from began_at or the last byte or progress */
   uint32_t visible, reasoning, tool_bytes, output_tokens; /* counts seen */
+  uint32_t text_at, text_tokens, text_ms; /* latest text, since the call began, 0 none or interrupted; text behind the first piece, and the time it took */
   uint32_t hold_tokens;
   uint16_t flags, stamp;  /* stamp: the money day it was held in */
   uint16_t paid_milli;    /* paid for this send by the bucket of paid_route; given back when it never left */

@@ -15,9 +15,13 @@ enum {
 };
 
 int fg_ask_of(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t, fg_health_ask *out) {
-  const uint32_t route = fg_workflow_of(e, s)->standin[place].route;
+  const fg_policy_workflow *w = fg_workflow_of(e, s);
+  const uint32_t route = w->standin[place].route;
   const int ok = fg_engine_ask(e, route, t, out);
   out->rand = fg_mix64(s->stream + route); /* the same at the look and at the admission */
+  if (w->standin_count == 1 && w->ladder_count == 0) {
+    out->adapt = 0; /* learned limits steer; with nowhere to steer to they would only refuse */
+  }
   return ok;
 }
 

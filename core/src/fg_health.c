@@ -1,5 +1,6 @@
 /* What an attempt has to say of its route: while it runs, when it ends, when it is overdue. */
 #include "fg_health_parts.h"
+#include "fg_pace.h"
 #include "fg_stall.h"
 
 static int current(const fg_route_rec *route, uint32_t generation) { return fg_breaker_generation(&route->breaker) == generation; }
@@ -100,6 +101,9 @@ uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_
     fg_stall_drop(&route->evidence, generation); /* provisional evidence gives way to what really happened */
   }
   tally(route, o->what);
+  if (o->what == FG_OUT_RATE) {
+    fg_pace_refused(&route->pace, &route->pace_seen, t);
+  }
   int waits = o->has_hint && (o->what == FG_OUT_RATE || o->what == FG_OUT_FAIL);
   if (waits) {
     fg_health_told_to_wait(ask, o->scope, o->hint_ms, t);
@@ -114,7 +118,7 @@ uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_
     did |= FG_DID_STALE;
   } else {
     record(route, ask->breaker, generation, o->what, t);
-    did |= fg_route_settle(route, ask->account, ask->breaker, t); /* a success too: it may be the call that makes the window speak */
+    did |= fg_route_settle(ask->region, route, ask->account, ask->breaker, t); /* a success too: it may be the call that makes the window speak */
   }
   if (o->what >= FG_OUT_QUOTA) {
     did |= trip(ask, ticket, o, t);
@@ -163,7 +167,7 @@ void fg_health_token(const fg_health_ask *ask, const fg_ticket *ticket, int64_t 
     fg_stall_in_time(&ask->route->evidence, generation);
   } else if (how == FG_TOKEN_UNFLAGGED) {
     fg_stall_late(&ask->route->evidence, generation);
-    (void)fg_route_settle(ask->route, ask->account, ask->breaker, t); /* it may retract an opening */
+    (void)fg_route_settle(ask->region, ask->route, ask->account, ask->breaker, t); /* it may retract an opening */
   }
 }
 
@@ -202,7 +206,7 @@ static uint32_t overdue(fg_region *r, const fg_breaker_config *c, const fg_overd
   }
   fg_stall_flag(&route->evidence, o->generation);
   fg_account_rec *account = o->account != UINT32_MAX ? fg_region_account_at(r, o->account) : NULL;
-  return fg_route_settle(route, account, c, t);
+  return fg_route_settle(r, route, account, c, t);
 }
 
 uint32_t fg_health_scan_due(fg_region *r, const fg_breaker_config *c, int64_t t) {

@@ -19,6 +19,7 @@ typedef struct fg_health_ask { /* one route as one workflow's call sees it */
   fg_quota route_quota, account_quota;
   uint32_t tokens;               /* worst case of the attempt, for tokens per minute */
   uint32_t ignore_ramp;          /* 1: slow start does not refuse (no other route would serve) */
+  uint32_t adapt;                /* FG_ADAPT_*: which learned limits hold */
   uint64_t rand;                 /* the call's draw for slow start: the same at peek and at admit */
 } fg_health_ask;
 
@@ -30,7 +31,7 @@ typedef struct fg_health_view {
   uint32_t breaker_wait_ms, generation, reopens;
   uint32_t run, z_milli, window_ok, window_failed;
   uint32_t in_flight, retries;   /* of the route, over all processes */
-  uint32_t limit;                /* in-flight limit that holds: declared, else learned; 0 none */
+  uint32_t limit;                /* in-flight limit that holds, the smaller of declared and learned; 0 none */
   uint32_t ramp_ppm;             /* 1,000,000 = takes all traffic */
 } fg_health_view;
 
@@ -45,6 +46,7 @@ typedef struct fg_ticket {       /* an admitted attempt; 64 bytes, kept in the c
   uint8_t probe[4];              /* FG_PART_*: 1 = holds that word's probe */
   uint8_t zero[12];
 } fg_ticket;
+enum { FG_ADAPT_LIMIT = 1, FG_ADAPT_PACE = 2 };
 enum { FG_PART_BREAKER = 0, FG_PART_LATCH = 1, FG_PART_AUTH = 2, FG_PART_QUOTA = 3 };
 _Static_assert(sizeof(fg_ticket) == 64, "a ticket is 64 bytes");
 
@@ -84,6 +86,17 @@ enum { /* what fg_health_result and fg_health_scan changed (bits) */
 uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_outcome *outcome, int64_t t);
 /* The same for an attempt dropped without a word, by whoever has neither clock nor policy. */
 void fg_health_abandon(fg_region *r, fg_ticket *ticket);
+/* How a route is served, from what its attempts tell (fg_health_flow.c). First token: how long it took, for how many prompt tokens; learned
+ * is another route's record to predict by while this one has too few samples, NULL none. */
+void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, const fg_route_rec *learned, int64_t t);
+/* Text of a stream, ms after the text before. */
+void fg_health_text(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int64_t t);
+/* A complete stream: its text after the first piece. */
+void fg_health_spoke(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int64_t t);
+/* The provider took the request: a first token, or a whole answer. */
+void fg_health_let_in(const fg_health_ask *ask, int64_t t);
+/* When a stream that has written so much text in so many ms is stuck: t, or 0 when it is already. limit_ms: its progress clock. */
+int64_t fg_health_stuck_at(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, uint32_t limit_ms, int64_t t);
 /* First token, and later progress. */
 void fg_health_token(const fg_health_ask *ask, const fg_ticket *ticket, int64_t progress_due, int64_t t);
 void fg_health_progress(const fg_health_ask *ask, const fg_ticket *ticket, int64_t progress_due, int64_t t);

@@ -1,5 +1,7 @@
 /* Admission of one attempt: takes limits, latches and breaker in turn, and gives all of it back when one refuses. */
 #include "fg_health_parts.h"
+#include "fg_limit.h"
+#include "fg_pace.h"
 #include "fg_stall.h"
 
 /* Words out of their bounds are cleared here, where every attempt passes: left alone, time would make some of them look true. */
@@ -40,6 +42,12 @@ static int over_quota(const fg_health_ask *ask) {
   return (ask->route_quota.in_flight > 0 && fg_gauge_sum(ask->route->gauge, slots).in_flight > ask->route_quota.in_flight) ||
          (ask->account != NULL && ask->account_quota.in_flight > 0 &&
           fg_gauge_sum(ask->account->gauge, slots).in_flight > ask->account_quota.in_flight);
+}
+
+/* The learned rate this admission takes from; rate 0 none. */
+static fg_gcra_config paced(const fg_health_ask *ask, const fg_health_view *look) {
+  const fg_gcra_config none = {0, 0, 0};
+  return ask->adapt & FG_ADAPT_PACE && look->breaker == FG_BREAKER_CLOSED ? fg_pace_now(&ask->route->pace) : none;
 }
 
 static fg_breaker_config admit_config(const fg_health_ask *ask, const fg_admit *how, int part) {
@@ -83,7 +91,7 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
   verify(ask, t);
   *why = fg_health_look(ask, 0, t, &levels, &l);
   if (why->health != FG_HEALTH_OK && why->health != FG_HEALTH_PROBE) {
-    (void)fg_route_settle(ask->route, ask->account, ask->breaker, t); /* complete what the look has seen */
+    (void)fg_route_settle(ask->region, ask->route, ask->account, ask->breaker, t); /* complete what the look has seen */
     return 0;
   }
   k = blank(ask, how, t);
@@ -94,6 +102,9 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
     ok = (int)fg_gcra_take(l.word[taken], &l.config[taken], l.take[taken], t).allowed;
     taken += (uint32_t)ok;
   }
+  const fg_gcra_config pace = paced(ask, why);
+  int pace_taken = ok && pace.rate > 0 && (int)fg_gcra_take(&ask->route->pace_tat, &pace, 1, t).allowed;
+  ok = ok && (pace.rate == 0 || pace_taken);
   for (int i = 0; ok && i < 3; i++) {
     ok = admit_part(ask, how, fg_latch_parts[i], NULL, t, &k);
   }
@@ -103,6 +114,9 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
     while (taken > 0) {
       taken--;
       fg_gcra_undo(l.word[taken], &l.config[taken], l.take[taken]);
+    }
+    if (pace_taken) {
+      fg_gcra_undo(&ask->route->pace_tat, &pace, 1);
     }
     (void)fg_witness_end(ask->region, &k.watch);
     *why = fg_health_peek(ask, t);
@@ -115,6 +129,7 @@ int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg
   k.watch.probe = k.probe[FG_PART_BREAKER];
   (void)fg_witness_row(ask->region, &k.watch, how->stall_ms > 0 ? t + how->stall_ms : 0, t);
   fg_count(&ask->route->count[FG_ROUTE_ATTEMPTS], 1);
+  fg_limit_admitted(&ask->route->limit, why->in_flight + 1, t);
   if (k.watch.probe) {
     fg_count(&ask->route->count[FG_ROUTE_PROBES], 1);
   }

@@ -1,5 +1,7 @@
 /* May this route serve now? Looks at the levels of its words; the only thing it ever stores is what those levels demand. */
 #include "fg_health_parts.h"
+#include "fg_limit.h"
+#include "fg_pace.h"
 #include "fg_stall.h"
 
 static const uint32_t latch_health[3] = {FG_HEALTH_KEY_LATCHED, FG_HEALTH_QUOTA_LATCHED, FG_HEALTH_MODEL_LATCHED};
@@ -9,9 +11,12 @@ static int64_t not_before(const fg_route_rec *route, const fg_account_rec *accou
   return account == NULL ? until : fg_maxs(until, fg_word_future(&account->not_before, t, fg_not_before_bound));
 }
 
+/* Half of the streams under way write next to nothing: no new one would fare better, and each would be one more to give up. */
+static int is_stuck(fg_gauge g) { return g.stuck >= 3 && 2 * g.stuck >= g.generating; }
+
 /* The levels of a route's words about the breaker's generation now; evidence first, so that it is never ahead of the breaker. A window
  * without a failure opens nothing: unless the whole of it is wanted, its successes are not counted then. */
-static fg_breaker_levels fg_route_levels(const fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int whole, int64_t t) {
+static fg_breaker_levels fg_route_levels(const fg_region *r, const fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int whole, int64_t t) {
   fg_stall_state e = fg_stall_get(&route->evidence);
   fg_breaker_view b = {.state = FG_BREAKER_CLOSED, .generation = 1}; /* of a word that is 0 */
   if (fg_load(&route->breaker) != 0) {
@@ -28,6 +33,9 @@ static fg_breaker_levels fg_route_levels(const fg_route_rec *route, const fg_acc
       v.run = e.run;
       v.z_milli = e.z_milli;
     }
+    if (c->stall && is_stuck(fg_gauge_sum(route->gauge, fg_slots_used(r)))) {
+      v.z_milli = FG_Z_MAX;
+    }
   } else if (b.state == FG_BREAKER_OPEN && b.why == FG_WHY_STALL) {
     v.retract = fg_stall_retracts(&route->evidence, b.generation);
   }
@@ -37,15 +45,15 @@ static fg_breaker_levels fg_route_levels(const fg_route_rec *route, const fg_acc
 
 /* The levels as one who looks sees them. The planted fault sees none: then only the failure that crosses a level can open. */
 static fg_breaker_levels seen_levels(const fg_health_ask *ask, int whole, int64_t t) {
-  fg_breaker_levels v = fg_route_levels(ask->route, ask->account, ask->breaker, whole, t);
+  fg_breaker_levels v = fg_route_levels(ask->region, ask->route, ask->account, ask->breaker, whole, t);
   if (FG_PLANTED(FG_PLANT_LEVEL)) {
     v.generation = 0;
   }
   return v;
 }
 
-uint32_t fg_route_settle(fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t) {
-  fg_breaker_levels v = fg_route_levels(route, account, c, 0, t);
+uint32_t fg_route_settle(const fg_region *r, fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t) {
+  fg_breaker_levels v = fg_route_levels(r, route, account, c, 0, t);
   if (fg_breaker_settle(&route->breaker, c, &v, t) != FG_TURN_OPENED) {
     return 0;
   }
@@ -54,7 +62,7 @@ uint32_t fg_route_settle(fg_route_rec *route, const fg_account_rec *account, con
 }
 
 uint32_t fg_health_settle(const fg_health_ask *ask, int64_t t) {
-  return fg_route_settle(ask->route, ask->account, ask->breaker, t);
+  return fg_route_settle(ask->region, ask->route, ask->account, ask->breaker, t);
 }
 
 /* A reason against the route. The first one named is the health; the longest wait is the wait. */
@@ -130,6 +138,20 @@ static void peek_latches(const fg_health_ask *ask, int64_t t, fg_health_view *v)
   }
 }
 
+/* What was learned of how much the provider takes now. Over it, another route is tried first, and a short hold after that. */
+static void learned_limits(const fg_health_ask *ask, int64_t t, fg_health_view *v) {
+  const uint32_t limit = ask->adapt & FG_ADAPT_LIMIT ? fg_limit_now(&ask->route->limit, t) : 0;
+  if (limit != 0) {
+    v->limit = v->limit == 0 ? limit : fg_min32(v->limit, limit);
+  }
+  if (ask->adapt & FG_ADAPT_PACE) {
+    const fg_gcra_config c = fg_pace_now(&ask->route->pace);
+    if (c.rate > 0 && !fg_gcra_peek(&ask->route->pace_tat, &c, 1, t).allowed) {
+      against(v, FG_HEALTH_FULL, 0);
+    }
+  }
+}
+
 fg_health_view fg_health_look(const fg_health_ask *ask, int whole, int64_t t, fg_breaker_levels *levels, fg_limits *l) {
   fg_health_view v = {.health = FG_HEALTH_OK};
   fg_route_rec *route = ask->route;
@@ -166,6 +188,9 @@ fg_health_view fg_health_look(const fg_health_ask *ask, int whole, int64_t t, fg
   v.in_flight = sum.in_flight;
   v.retries = sum.retries;
   v.limit = ask->route_quota.in_flight;
+  if (b.state == FG_BREAKER_CLOSED) { /* a probe is one attempt, whatever else is in flight */
+    learned_limits(ask, t, &v);
+  }
   if (v.limit > 0 && v.in_flight >= v.limit) {
     against(&v, FG_HEALTH_FULL, 0);
   }

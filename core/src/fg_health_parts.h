@@ -52,7 +52,7 @@ typedef struct fg_limits { /* the rate limits that hold, with their words */
 /* whole: count the breaker's window even when it holds no failure. *levels, *l: what was looked at, for the admission that follows. */
 fg_health_view fg_health_look(const fg_health_ask *ask, int whole, int64_t t, fg_breaker_levels *levels, fg_limits *l);
 /* fg_health_settle, where there is no ask. */
-uint32_t fg_route_settle(fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t);
+uint32_t fg_route_settle(const fg_region *r, fg_route_rec *route, const fg_account_rec *account, const fg_breaker_config *c, int64_t t);
 /* The probes a ticket holds are free again. */
 void fg_health_give_back(const fg_health_ask *ask, fg_ticket *k, int64_t t);
 

@@ -1,6 +1,7 @@
 /* Live state for people and metrics: a route's view, a workflow's counters. Looks, changes nothing. */
 #include "fg_engine.h"
 #include "fg_math.h"
+#include "fg_pace.h"
 #include "fg_stall.h"
 
 /* Checks and zeroes the caller's struct, which begins with its size; then the engine's own checks. */
@@ -53,6 +54,7 @@ int32_t fg_engine_route(const fg_engine *e, uint32_t route, int64_t now_ms, fg_r
   out->samples = q.samples;
   q = fg_learn_quantile(&ask.route->learn[FG_LEARN_STREAM], 0, 990000);
   out->stall_ms = fg_stall_after_ms(q.ms, q.samples, 0, FG_STALL_START_MS);
+  out->rate_milli = (uint32_t)fg_pace_now(&ask.route->pace).rate;
   out->not_before_ms = v.health == FG_HEALTH_NOT_BEFORE ? v.wait_ms : 0;
   out->balance_milli = fg_bucket_balance(&ask.route->retry, &e->bucket, t);
   out->latch = fg_health_latch(&ask, t, &latch_wait);

@@ -146,7 +146,8 @@ void fg_witness_progress(fg_region *r, const fg_watch *w, int64_t progress_due, 
   (void)t;
   while (row != NULL) {
     due d = read_due(old);
-    if (d.seq != seq || d.what != FG_ROW_FLOWING || (!d.flag && progress_due - d.t < 1000)) {
+    const int64_t by = progress_due - d.t;
+    if (d.seq != seq || d.what != FG_ROW_FLOWING || (!d.flag && by < 1000 && by > -1000)) {
       return;
     }
     due next = {fg_mins(progress_due, read_facts(row).total), FG_ROW_FLOWING, 0, seq};

@@ -23,7 +23,7 @@ LEVELS = [
     ["fg_backoff", "fg_gauge", "fg_gcra", "fg_rendezvous", "fg_sketch",
      "fg_spend", "fg_window"],
     ["fg_breaker", "fg_bucket", "fg_spill"],
-    ["fg_stall"],
+    ["fg_cadence", "fg_limit", "fg_pace", "fg_stall"],
     # the pure kernel
     ["fg_contract", "fg_gates"],
     ["fg_weigh"],
