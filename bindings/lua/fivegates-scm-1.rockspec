@@ -175,6 +175,8 @@ build = {
             "bindings/lua/fivegates/resty/ledger.lua",
         ["fivegates.resty.log"] =
             "bindings/lua/fivegates/resty/log.lua",
+        ["fivegates.resty.notice"] =
+            "bindings/lua/fivegates/resty/notice.lua",
         ["fivegates.resty.progress"] =
             "bindings/lua/fivegates/resty/progress.lua",
         ["fivegates.resty.read"] =
@@ -187,6 +189,8 @@ build = {
             "bindings/lua/fivegates/resty/status.lua",
         ["fivegates.resty.stream"] =
             "bindings/lua/fivegates/resty/stream.lua",
+        ["fivegates.resty.tally"] =
+            "bindings/lua/fivegates/resty/tally.lua",
         ["fivegates.resty.target"] =
             "bindings/lua/fivegates/resty/target.lua",
         ["fivegates.resty.upstream"] =

@@ -271,3 +271,35 @@ def test_log_blames_nobody_for_a_client_that_leaves(logged: Run) -> None:
     assert end["reason"] == "client_gone"
     view = gateway.engine().route("main")
     assert (view["failures"], view["in_flight"]) == (0, 0)
+
+
+# ---- a gateway without the primary's key
+
+
+def test_error_page_without_a_key(paged: Run) -> None:
+    upstream = Upstream(main=[whole()], backup=[whole("from backup")])
+    gateway = paged(upstream, env={"KEY_BACKUP": "b"})
+    assert "from backup" in post(gateway).text
+    assert not upstream.seen["main"]
+
+
+@pytest.mark.parametrize("env, status", [({"KEY_BACKUP": "b"}, 200), ({}, 503)])
+def test_balancer_without_a_key(run: Run, env: "dict[str, str]",
+                                status: int) -> None:
+    upstream = Upstream(main=[whole()], backup=[whole("from backup")])
+    card = card_of(upstream)
+    for name in card["routes"]:
+        card["routes"][name]["base_url"] = upstream.base_url("main")
+    gateway = run(upstream, card=card, http=BALANCER, env=env,
+                  server=recipe("balancer"))
+    assert post(gateway).status_code == status
+    assert "no key for route main: set KEY_MAIN" in gateway.log()
+
+
+def test_balancer_wants_an_address(run: Run) -> None:
+    upstream = Upstream(main=[whole()], backup=[whole()])
+    card = card_of(upstream)
+    card["routes"]["main"]["base_url"] = "http://localhost:1/v1"
+    gateway = run(upstream, card=card, http=BALANCER, server=recipe("balancer"))
+    assert post(gateway).status_code == 503
+    assert "needs an address in base_url, not the name localhost" in gateway.log()

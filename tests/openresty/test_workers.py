@@ -223,6 +223,6 @@ def test_a_gateway_that_does_not_start_says_why(
     upstream = Upstream(main=[whole()], backup=[whole()])
     card = card_of(upstream)
     card["routes"]["main"]["base_url"] = "ftp://x/v1"
-    with pytest.raises(RuntimeError, match="route main: base_url ftp://x/v1: "
-                       "it must be http"):
+    with pytest.raises(RuntimeError, match="card.json:1: route main: base_url "
+                       "ftp://x/v1: it must be http"):
         run(upstream, card=card)

@@ -19,7 +19,6 @@ local find = string.find
 local ipairs = ipairs
 local max = math.max
 local min = math.min
-local ngx = ngx
 local tostring = tostring
 
 
@@ -223,10 +222,8 @@ function Attempt:send(permit)
     self.target = target
     reset(self, permit)
     if targets.lacks_key(target) then  -- of the primary: not sent without
-        ngx.log(ngx.ERR, "fivegates: no key for route ", target.name, ": set ",
-                target.key_env, " where nginx starts, or give keys to open{}")
-        return self:failed { phase = "connect", origin = "local", transport = {
-            lib = "fivegates", kind = "nocredentialserror" } }
+        self.keyless = true
+        return self:failed(targets.no_key(target))
     end
     local body = body_of(self, permit)
     local head = targets.head(target, self.request, #body, call:id(),

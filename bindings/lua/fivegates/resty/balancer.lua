@@ -10,6 +10,7 @@
 local answers = require "fivegates.resty.answer"
 local balancer = require "ngx.balancer"
 local edits = require "fivegates.resty.edits"
+local notice = require "fivegates.resty.notice"
 local requests = require "fivegates.resty.request"
 local resty = require "fivegates.resty"
 local targets = require "fivegates.resty.target"
@@ -26,13 +27,29 @@ local UNABLE = { "wait", "edit", "clear", "cache", "preset", "queue", "resume",
                  "hedge" }
 
 
--- Can this request go there from where it began?
+-- Can this request go there, to another route than where it began?
 local function reachable(watch, target)
     local home = watch.home
     return target and target.tls == home.tls and target.path == home.path
            and target.query == home.query and find(target.host, "^[%d.]+$")
            and not (target.api and target.api ~= watch.wire)
            and not targets.lacks_key(target)
+end
+
+
+-- Why nothing can be sent to the primary from here: evidence, or nil.
+local function fault_of(target)
+    if targets.lacks_key(target) then
+        return targets.no_key(target)
+    elseif not find(target.host, "^[%d.]+$") then
+        notice.say(ngx.ERR, "no address for route " .. target.name,
+                   "route ", target.name, ": the balancer recipe needs an "
+                   .. "address in base_url, not the name ", target.host)
+        return { phase = "connect", origin = "local",
+                 headers = { ["x-should-retry"] = "false" },
+                 transport = { lib = "fivegates", kind = "noaddress" } }
+    end
+    return nil
 end
 
 
@@ -43,13 +60,19 @@ local function permitted(watch, decision)
         local action = decision.action
         if action ~= "proceed" and action ~= "fallback" and action ~= "retry" then
             return decision
-        elseif not reachable(watch, watch.gateway.targets[decision.route]) then
+        end
+        local target = watch.gateway.targets[decision.route]
+        if target ~= watch.home and not reachable(watch, target) then
             decision = watch.call:unable("reroute")
         else
             decision = watch.call:begin_attempt()
             if decision.action == "proceed" then
                 watch:told(decision)
-                return decision
+                local fault = fault_of(target)
+                if not fault then
+                    return decision
+                end
+                decision = watch.call:failure(fault)
             end
         end
     end

@@ -38,14 +38,15 @@ end
 
 -- What a decision cannot have here, or nil.
 local function lack(watch, decision)
-    local target = watch.gateway.targets[decision.route]
     for _, change in ipairs(decision.change) do
         if change ~= "max_tokens" and change ~= "no_thinking" then
             return "edit"
         end
     end
-    if target and ((target.api and target.api ~= watch.wire)
-                   or targets.lacks_key(target)) then
+    local target = watch.gateway.targets[decision.route]
+    if target and decision.route ~= watch.primary
+       and ((target.api and target.api ~= watch.wire)
+            or targets.lacks_key(target)) then
         return "reroute"
     end
     return nil
@@ -87,7 +88,11 @@ local function go_on(watch, decision)
             decision = watch.call:begin_attempt()
             if decision.action == "proceed" then
                 watch:told(decision)
-                return send(watch, decision)
+                local target = watch.gateway.targets[decision.route]
+                if not targets.lacks_key(target) then
+                    return send(watch, decision)
+                end
+                decision = watch.call:failure(targets.no_key(target))
             end
         end
     end

@@ -172,9 +172,6 @@ function Exchange:drive()
             local step = decision.ladder_step
             local text = reply.text_of(self, decision)
             if text then
-                ngx.log(ngx.WARN, "fivegates: answered by the ladder's ", step,
-                        " instead of ", decision.requested, ": ",
-                        decision.reason, " / ", decision.detail)
                 self:ends(decision)
                 reply.stand_in(self, step, text)
                 return nil

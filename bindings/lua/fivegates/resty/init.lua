@@ -10,11 +10,14 @@ local fivegates = require "fivegates"
 local answers = require "fivegates.resty.answer"
 local check = require "fivegates.check"
 local exchanges = require "fivegates.resty.exchange"
+local notice = require "fivegates.resty.notice"
 local requests = require "fivegates.resty.request"
 local sink = require "fivegates.resty.ledger"
+local tally = require "fivegates.resty.tally"
 local targets = require "fivegates.resty.target"
 local upstream = require "fivegates.resty.upstream"
 
+local concat = table.concat
 local error = error
 local getenv = os.getenv
 local ipairs = ipairs
@@ -32,7 +35,7 @@ local _M = {}
 
 local OPTIONS = check.set [[
     card region procs keys facts forward cached ledger on_decision recent
-    answer_max http any_model
+    answer_max http any_model workflow
 ]]
 local ANSWER_MAX = 32 * 1048576
 local UNABLE = { "clear", "queue", "resume", "hedge" }
@@ -69,7 +72,18 @@ local function engine_of(options)
 end
 
 
-local function targets_of(policy, keys)
+-- Is this a workflow of the card? nil, or what to say.
+local function unknown(policy, workflow)
+    if policy.workflow_ids[workflow] then
+        return nil
+    end
+    local why = workflow == nil and "no workflow is named"
+                or "the card has no workflow " .. tostring(workflow)
+    return why .. "; it has: " .. concat(policy:workflows(), ", ")
+end
+
+
+local function targets_of(card, policy, keys)
     local all = {}
     for name in next, keys do
         policy:route_id(name)  -- raises for one the card does not have
@@ -77,12 +91,10 @@ local function targets_of(policy, keys)
     for _, name in ipairs(policy:routes()) do
         local route = policy:route(name)
         local key = keys[name] or (route.key_env and getenv(route.key_env))
-        if route.key_env and (not key or key == "") then
-            ngx.log(ngx.WARN, "fivegates: no key for route ", name, ": set ",
-                    route.key_env, " where nginx starts, or give keys to open{}")
-            key = nil
+        all[name] = targets.of(card, route, key ~= "" and key or nil)
+        if targets.lacks_key(all[name]) then
+            ngx.log(ngx.ERR, "fivegates: ", targets.key_advice(all[name]))
         end
-        all[name] = targets.of(route, key)
     end
     return all
 end
@@ -91,6 +103,9 @@ end
 -- Opens the gateway: in init_by_lua, so before the workers are forked. Raises
 -- for a card or options that do not do. options:
 --   card         path of the card, JSON
+--   workflow     the one that proxy() answers by where it names none; checked
+--                now, while a name given to proxy() is checked by its first
+--                request
 --   region       path of the state that all workers, and other processes of
 --                this machine, share; /dev/shm is a good place
 --   procs        process slots of a new region (64): two for each worker, as
@@ -116,8 +131,14 @@ function _M.open(options)
     local engine, policy = engine_of(options)
     -- What is likely a mistake, as a stand-in that nobody approved.
     for _, one in ipairs(policy:lint()) do
-        ngx.log(ngx.WARN, "fivegates: card: ", one.path, ": ", one.message)
+        ngx.log(ngx.WARN, "fivegates: ", options.card, ":", one.line, ": ",
+                one.path, ": ", one.message)
     end
+    local wrong = options.workflow ~= nil and unknown(policy, options.workflow)
+    if wrong then
+        return error("fivegates: open: workflow: " .. wrong, 0)
+    end
+    local on_decision = sink.safe(options.on_decision, "on_decision")
     local unable = {}
     for i, word in ipairs(UNABLE) do
         unable[i] = word
@@ -127,10 +148,19 @@ function _M.open(options)
     end
     gateway = {
         engine = engine, policy = policy, unable = unable,
-        targets = targets_of(policy, options.keys or {}),
+        targets = targets_of(options.card, policy, options.keys or {}),
         facts = options.facts, forward = options.forward or {},
         cached = sink.safe(options.cached, "cached"), ledger = sink.open(options.ledger),
-        on_decision = sink.safe(options.on_decision, "on_decision"),
+        workflow = options.workflow,
+        on_decision = function(decision, call)
+            notice.decided(decision, call.workflow)
+            if options.recent then
+                tally.count(options.recent, decision, call.workflow)
+            end
+            if on_decision then
+                on_decision(decision, call)
+            end
+        end,
         recent = options.recent and sink.recent(options.recent),
         recent_name = options.recent,
         answer_max = options.answer_max or ANSWER_MAX,
@@ -155,6 +185,10 @@ local function look(premature)
     if not ok or not wait then
         ngx.log(ngx.ERR, "fivegates: tick: ", tostring(wait))
         wait = LOOK_S * 1000
+    end
+    notice.flush()
+    if ngx.worker.id() == 0 then  -- one of all
+        notice.changes(gateway.engine, gateway.policy:routes())
     end
     ngx.timer.at(max(0.05, min(LOOK_S, wait / 1000)), look)
 end
@@ -212,6 +246,15 @@ function _M.begin(request, workflow, unable, more)
     _M.gateway()
     if type(workflow) == "function" then
         workflow = workflow(request)
+    elseif workflow == nil then
+        workflow = gateway.workflow
+    end
+    local wrong = unknown(gateway.policy, workflow)
+    if wrong then
+        notice.say(ngx.ERR, "a workflow that the card does not have", wrong)
+        return nil, { status = 500, code = "no_workflow", wire = request.wire,
+                      message = "the gateway's configuration names a workflow "
+                                .. "that its card does not have" }
     end
     local primary = gateway.primaries[workflow]
     local refusal = primary and another_model(request, primary)
@@ -243,6 +286,7 @@ function _M.begin(request, workflow, unable, more)
             return nil, refusal
         end
     end
+    call.workflow = facts.workflow
     return call, facts.workflow
 end
 
@@ -263,7 +307,8 @@ end
 
 
 -- In content_by_lua: answers this request by a workflow of the card. workflow:
--- its name, or a function of the request; more: facts, as of open{}.
+-- its name, a function of the request, or nil for open{}'s; more: facts, as of
+-- open{}.
 function _M.proxy(workflow, more)
     _M.gateway()
     local request, refusal = requests.read()

@@ -134,6 +134,10 @@ function _M.refuse(x, decision, tokens)
        and last.status < 500 then
         local body = shown_body(x, last.body)
         shown = body and { status = last.status, body = body }
+    elseif x.keyless and decision.owner == "local" then
+        shown = { status = 503, body = answers.error_body(x.wire, "no_key",
+            "fivegates: this gateway has no key for the route; its error log "
+            .. "says which, and what to set") }
     end
     local header = ngx.header
     header["x-fivegates-call"] = x.call:id()

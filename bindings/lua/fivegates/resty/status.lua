@@ -5,6 +5,8 @@
 local fivegates = require "fivegates"
 local json = require "fivegates.resty.json"
 local resty = require "fivegates.resty"
+local tally = require "fivegates.resty.tally"
+local targets = require "fivegates.resty.target"
 
 local concat = table.concat
 local find = string.find
@@ -42,6 +44,9 @@ local function state()
     for i, name in ipairs(policy:routes()) do
         local view = engine:route(name) or {}
         view.name = name
+        local target = gateway.targets[name]
+        view.usable = not targets.lacks_key(target)  -- by this gateway
+        view.lacks = not view.usable and target.key_env or nil
         out.routes[i] = view
     end
     for i, name in ipairs(policy:workflows()) do
@@ -49,6 +54,8 @@ local function state()
         view.name = name
         out.workflows[i] = view
     end
+    local counts = tally.counts(gateway.recent_name)
+    out.decisions, out.rejected = counts.decisions, counts.rejected
     return out, gateway
 end
 
@@ -83,6 +90,10 @@ function _M.json()
     for i, line in ipairs(recent(gateway)) do
         local at, decision = match(line, "^(%d+) (.*)$")
         decisions[i] = '{"unix_s":' .. at .. ',"decision":' .. decision .. "}"
+    end
+    -- The encoder cannot tell an empty list from an object.
+    for _, name in ipairs { "decisions", "rejected" } do
+        out[name] = #out[name] > 0 and out[name] or nil
     end
     local text = json.encode(out)
     ngx.header["content-type"] = "application/json"
@@ -140,12 +151,14 @@ local function routes_table(routes)
         "first token ms", "opened") }
     for _, one in ipairs(routes) do
         local well = one.breaker == "closed" and one.latch == "none"
+                     and one.usable
         local breaker = one.breaker
         if one.open_for_ms > 0 then
             breaker = format("%s for %.0f s", breaker, one.open_for_ms / MILLI)
         end
-        out[#out + 1] = row({ one.name, breaker, one.health, one.latch,
-            one.in_flight, one.balance_milli / MILLI, one.attempts,
+        out[#out + 1] = row({ one.usable and one.name
+            or one.name .. ": no key here, set " .. one.lacks, breaker,
+            one.health, one.latch, one.in_flight, one.balance_milli / MILLI, one.attempts,
             one.successes, one.failures, one.first_token_ms,
             one.opened_count }, not well and "bad" or nil)
     end
@@ -166,6 +179,25 @@ local function workflows_table(workflows)
     end
     out[#out + 1] = "</table>\n"
     return concat(out)
+end
+
+
+-- What this nginx was told: decisions, and routes that were weighed and not
+-- taken.
+local function counts_tables(out)
+    local one = { "<h2>Decisions of this nginx</h2><table>",
+                  head("workflow", "action", "reason", "count") }
+    for _, each in ipairs(out.decisions) do
+        one[#one + 1] = row { each.workflow, each.action, each.reason,
+                              each.count }
+    end
+    one[#one + 1] = "</table>\n<h2>Routes rejected</h2><table>"
+                    .. head("workflow", "route", "why", "count")
+    for _, each in ipairs(out.rejected) do
+        one[#one + 1] = row { each.workflow, each.route, each.why, each.count }
+    end
+    one[#one + 1] = "</table>\n"
+    return concat(one)
 end
 
 
@@ -196,7 +228,7 @@ function _M.page()
     ngx.print(HEAD, '<p class="note">', escape(out.policy), " on ",
               escape(out.region or "memory of each worker"), "</p>\n",
               routes_table(out.routes), workflows_table(out.workflows),
-              recent_table(recent(gateway)), "</body></html>\n")
+              recent_table(recent(gateway)), counts_tables(out), "</body></html>\n")
 end
 
 
@@ -211,35 +243,35 @@ local function sample(out, name, value, ...)
         labels[(i + 1) / 2] = labels[i] .. '="'
             .. gsub(labels[i + 1], '[\\"\n]', LABEL) .. '"'
     end
-    out[#out + 1] = format("fivegates_region_%s{%s} %.17g\n", name,
+    out[#out + 1] = format("fivegates_%s{%s} %.17g\n", name,
                            concat(labels, ",", 1, select("#", ...) / 2), value)
 end
 
 
 local function family(out, name, kind, what)
-    out[#out + 1] = format("# HELP fivegates_region_%s %s\n"
-                           .. "# TYPE fivegates_region_%s %s\n", name, what,
+    out[#out + 1] = format("# HELP fivegates_%s %s\n"
+                           .. "# TYPE fivegates_%s %s\n", name, what,
                            name, kind)
 end
 
 
 local ROUTES = {
-    { "attempts_total", "counter", "Permitted sends", "attempts", 1 },
-    { "successes_total", "counter", "Attempts that went well", "successes", 1 },
-    { "failures_total", "counter", "Attempts that failed", "failures", 1 },
-    { "breaker_opened_total", "counter", "Times the breaker opened",
+    { "region_attempts_total", "counter", "Permitted sends", "attempts", 1 },
+    { "region_successes_total", "counter", "Attempts that went well", "successes", 1 },
+    { "region_failures_total", "counter", "Attempts that failed", "failures", 1 },
+    { "region_breaker_opened_total", "counter", "Times the breaker opened",
       "opened_count", 1 },
-    { "tokens_total", "counter", "Tokens used or held", "tokens", 1 },
-    { "in_flight", "gauge", "Attempts that run", "in_flight", 1 },
-    { "retry_tokens", "gauge", "Balance of the retry bucket", "balance_milli",
-      MILLI },
-    { "first_token_seconds", "gauge", "Median time to the first token",
+    { "region_tokens_total", "counter", "Tokens used or held", "tokens", 1 },
+    { "region_in_flight", "gauge", "Attempts that run", "in_flight", 1 },
+    { "region_retry_tokens", "gauge", "Balance of the retry bucket",
+      "balance_milli", MILLI },
+    { "region_first_token_seconds", "gauge", "Median time to the first token",
       "first_token_ms", MILLI },
 }
 
 
--- Text for a scrape. The figures are those of all processes on the region:
--- take them from one of them.
+-- Text for a scrape. fivegates_region_: figures of all processes on the region,
+-- to be taken from one of them; fivegates_nginx_: of this nginx since it started.
 function _M.metrics()
     local now, out = state(), {}
     for _, one in ipairs(ROUTES) do
@@ -248,29 +280,46 @@ function _M.metrics()
             sample(out, one[1], route[one[4]] / one[5], "route", route.name)
         end
     end
-    family(out, "breaker", "gauge", "1 for the state a route's breaker is in")
+    family(out, "region_breaker", "gauge", "1 for the state a route's breaker is in")
     for _, route in ipairs(now.routes) do
         for _, word in ipairs(BREAKERS) do
-            sample(out, "breaker", route.breaker == word and 1 or 0, "route",
+            sample(out, "region_breaker", route.breaker == word and 1 or 0, "route",
                    route.name, "state", word)
         end
     end
-    family(out, "latched", "gauge", "1 while a route is latched")
+    family(out, "region_latched", "gauge", "1 while a route is latched")
     for _, route in ipairs(now.routes) do
-        sample(out, "latched", route.latch ~= "none" and 1 or 0, "route",
+        sample(out, "region_latched", route.latch ~= "none" and 1 or 0, "route",
                route.name)
     end
-    family(out, "calls_total", "counter", "Ended calls by result")
+    family(out, "region_calls_total", "counter", "Ended calls by result")
     for _, workflow in ipairs(now.workflows) do
         for _, result in ipairs(RESULTS) do
-            sample(out, "calls_total", workflow[result], "workflow",
+            sample(out, "region_calls_total", workflow[result], "workflow",
                    workflow.name, "result", result)
         end
     end
-    family(out, "spent_today_usd", "gauge", "Money settled and held today")
+    family(out, "region_spent_today_usd", "gauge", "Money settled and held today")
     for _, workflow in ipairs(now.workflows) do
-        sample(out, "spent_today_usd", workflow.spent_today_nusd / NUSD,
+        sample(out, "region_spent_today_usd", workflow.spent_today_nusd / NUSD,
                "workflow", workflow.name)
+    end
+    family(out, "nginx_route_usable", "gauge", "0 where this gateway has no key "
+           .. "for a route")
+    for _, route in ipairs(now.routes) do
+        sample(out, "nginx_route_usable", route.usable and 1 or 0, "route",
+               route.name)
+    end
+    family(out, "nginx_decisions_total", "counter", "Decisions by action and reason")
+    for _, one in ipairs(now.decisions) do
+        sample(out, "nginx_decisions_total", one.count, "workflow", one.workflow,
+               "action", one.action, "reason", one.reason)
+    end
+    family(out, "nginx_rejected_total", "counter",
+           "Routes weighed and not taken, by why")
+    for _, one in ipairs(now.rejected) do
+        sample(out, "nginx_rejected_total", one.count, "workflow", one.workflow,
+               "route", one.route, "why", one.why)
     end
     ngx.header["content-type"] = "text/plain; version=0.0.4"
     ngx.print(out)

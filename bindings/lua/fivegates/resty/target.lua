@@ -1,6 +1,8 @@
 -- Where a route is and how it is asked: its base URL, its key, the headers of
 -- a request to it. Nothing of the client's goes there but what is named here.
 
+local notice = require "fivegates.resty.notice"
+
 local find = string.find
 local gsub = string.gsub
 local lower = string.lower
@@ -8,6 +10,7 @@ local match = string.match
 local sub = string.sub
 local concat = table.concat
 local error = error
+local io_open = io.open
 local ngx = ngx
 local tonumber = tonumber
 
@@ -23,32 +26,56 @@ local ANTHROPIC_VERSION = "2023-06-01"
 local PORTS = { http = 80, https = 443 }
 
 
-local function wrong(route, what)
-    return error("fivegates: route " .. route.name .. ": base_url "
-                 .. (route.base_url or "") .. ": " .. what, 0)
+-- Where a card says a route's base URL: "path:line: ", or "path: " where it is
+-- not found, as a name may be written with escapes.
+local function place(card, route)
+    local file = io_open(card, "rb")
+    local text = file and file:read("*a") or ""
+    if file then
+        file:close()
+    end
+    local quoted = gsub(route.name, "%p", "%%%0")
+    local _, from = find(text, '"routes"%s*:')
+    local at
+    at, from = find(text, '"' .. quoted .. '"%s*:%s*{', from or #text + 1)
+    local url_at, _, url = find(text, '"base_url"%s*:%s*"([^"]*)"', from or #text + 1)
+    if url and gsub(url, "\\/", "/") == route.base_url then
+        at = url_at
+    end
+    if not at then
+        return card .. ": "
+    end
+    local _, lines = gsub(sub(text, 1, at), "\n", "\n")
+    return card .. ":" .. lines + 1 .. ": "
 end
 
 
--- A route of the card as a target: {name, host, port, tls, authority, path,
--- query, ...}. Raises for a URL nothing can be sent to.
-function _M.of(route, key)
+local function wrong(card, route, what)
+    return error("fivegates: " .. place(card, route) .. "route " .. route.name
+                 .. ": base_url " .. (route.base_url or "") .. ": " .. what, 0)
+end
+
+
+-- A route of a card (its path) as a target: {name, host, port, tls, authority,
+-- path, query, ...}. Raises for a URL nothing can be sent to.
+function _M.of(card, route, key)
     local url = route.base_url
     if not url then
-        return wrong(route, "a gateway needs one")
+        return wrong(card, route, "a gateway needs one: add base_url")
     end
     local scheme, authority, rest = match(url, "^(%a+)://([^/?#]+)([^#]*)$")
     scheme = scheme and lower(scheme)
     if not PORTS[scheme] then
-        return wrong(route, "it must be http:// or https://")
+        return wrong(card, route, "it must be http:// or https://")
     end
     local host, port = match(authority, "^(%[[%x:.]+%])(.*)$")
     if not host then
         host, port = match(authority, "^([%w%-._]+)(.*)$")
     end
     if not host or not (port == "" or find(port, "^:%d+$")) then
-        return wrong(route, "its host is not one")
+        return wrong(card, route, "its host is not one")
     elseif find(rest, "[%c ]") then
-        return wrong(route, "it has spaces")
+        return wrong(card, route, "it has spaces")
     elseif key and find(key, "[%c]") then
         return error("fivegates: route " .. route.name .. ": its key has "
                      .. "control characters", 0)
@@ -68,6 +95,25 @@ end
 -- Is the key missing that the card asks for?
 function _M.lacks_key(target)
     return target.key_env ~= nil and target.key == nil
+end
+
+
+-- Evidence of a send that is not made for want of a key, which is said in the
+-- log: this gateway's fault, so neither the route's health nor its latches,
+-- which others share, take note; and the same route would fail again.
+function _M.no_key(target)
+    notice.say(ngx.ERR, "no key for route " .. target.name, _M.key_advice(target))
+    return { phase = "connect", origin = "local",
+             headers = { ["x-should-retry"] = "false" },
+             transport = { lib = "fivegates", kind = "nokey",
+                           message = "this gateway has no key for the route" } }
+end
+
+
+function _M.key_advice(target)
+    return "no key for route " .. target.name .. ": set " .. target.key_env
+           .. " where nginx starts, or give keys to open{}; until then the "
+           .. "route is not used here"
 end
 
 

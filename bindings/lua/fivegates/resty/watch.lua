@@ -35,7 +35,9 @@ local HINTS = {
 
 
 function _M.new(gateway, call, workflow, request)
+    local first = call.decision
     return setmetatable({ gateway = gateway, call = call, workflow = workflow,
+                          primary = first.requested or first.route,
                           request = request, wire = request.wire, saw = 0,
                           counts = {}, over = false }, Watch)
 end
