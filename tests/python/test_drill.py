@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import pytest
 
@@ -246,6 +247,31 @@ def test_the_report_stands_alone(tmp_path: pathlib.Path) -> None:
     assert page.pictures == 2 * 4 + 1 + 2 * 2
     assert "<td>mine</td>" in report.read_text()
     assert "NaN" not in report.read_text() and "None" not in report.read_text()
+
+
+def test_one_picture_of_all_faults(tmp_path: pathlib.Path) -> None:
+    config, picture = tmp_path / "short.json", tmp_path / "drill.svg"
+    config.write_text(json.dumps({**SHORT, "faults": ["brownout", "blackout"],
+                                  "strategies": ["naive", "fivegates"]}))
+    code, _, err = cli("drill", "--config", config, "--picture", picture)
+    assert code == 0 and str(picture) in err
+    root = xml.etree.ElementTree.fromstring(picture.read_text())
+    drawn = [one for one in root.iter("{http://www.w3.org/2000/svg}rect")
+             if one.get("class", "").startswith("bar")]
+    assert len(drawn) == 2 * 2 * 2  # metrics, faults, strategies
+
+
+def test_answers_by_spare_capacity(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "short.json"
+    config.write_text(json.dumps({"faults": ["blackout"], "strategies": ["oracle"],
+                                  "ladder": False, "phases": {"fault_s": 300}}))
+    code, out, _ = cli("drill", "--config", config, "--sensitivity", "--seeds", "1")
+    lines_of = [line.split() for line in out.splitlines()]
+    assert code == 0 and lines_of[0][2:] == ["s=0", "s=0.25", "s=0.5", "s=0.75", "s=1", "s=1.25"]
+    answers = [float(value) for value in lines_of[1][2:]]
+    assert answers == sorted(answers) and answers[0] < 50 and answers[-1] > 99
+    code, _, err = cli("drill", "--sensitivity", "--spare", "1")
+    assert code == 2 and "--sensitivity goes without" in err
 
 
 def test_nothing_answered_is_a_gap_in_a_line() -> None:

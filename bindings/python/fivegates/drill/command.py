@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 import typing
 
 import typer
@@ -16,11 +17,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fivegates.drill.goals import check_goals
-from fivegates.drill.report import SPARE, report_html
+from fivegates.drill.report import SPARE, picture_svg, report_html
 from fivegates.drill.runs import (STRATEGIES, DrillError, Results, fault_names,
                                   run)
-from fivegates.drill.table import (csv_text, goals_table, missed, summary,
-                                   table)
+from fivegates.drill.table import (csv_text, goals_table, missed,
+                                   sensitivity_table, summary, table)
 from fivegates.errors import PolicyError
 from fivegates.yaml import to_json
 
@@ -98,13 +99,15 @@ def _goals(base: "list[str]", files: "list[str]", seeds: int, seed: int,
         raise typer.Exit(1)
 
 
-def _sensitivity(texts: "list[str]", files: "list[str]", seeds: int,
+def _sensitivity(texts: "list[str]", files: "list[str]", seeds: "int | None",
                  threads: int) -> "dict[float, Results]":
     """The runs again for each spare capacity of the backups."""
     out: "dict[float, Results]" = {}
     with _progress() as show:
         for i, spare in enumerate(SPARE):
-            over = {"spare": spare, "slots": {"backup": 0}, "seeds": seeds}
+            over: Json = {"spare": spare, "slots": {"backup": 0}}
+            if seeds is not None:
+                over["seeds"] = seeds
             out[spare] = run(*texts, over, files=files, threads=threads or None)
             show("spare capacity", i + 1, len(SPARE))
     return out
@@ -137,6 +140,8 @@ def drill(
     card: typing.Annotated[str, typer.Option(help="Another card for the engine, JSON or YAML.")] = "",
     threads: typing.Annotated[int, typer.Option(help="Threads; 0: one for each processor.", min=0)] = 0,
     report: typing.Annotated[str, typer.Option(help="Write a report with pictures to this HTML file.")] = "",
+    picture: typing.Annotated[str, typer.Option(help="Write one picture of all faults to this SVG file.")] = "",
+    sensitivity: typing.Annotated[bool, typer.Option("--sensitivity", help="Answers by the backup's spare capacity instead of the table.")] = False,
     goals: typing.Annotated[bool, typer.Option("--goals", help="Judge the goals instead; exit 1 when one is missed.")] = False,
     faults: typing.Annotated[bool, typer.Option("--faults", help="Print the faults that have names.")] = False,
     as_csv: typing.Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -164,19 +169,33 @@ def drill(
     texts, files = _configs(config, card, options)
     texts, files = ['{"seeds":20}', *texts], ["", *files]
     if goals:
-        if fault or strategy or report or as_csv or spare is not None or ladder is not None:
+        if fault or strategy or report or picture or sensitivity or as_csv or spare is not None or ladder is not None:
             raise DrillError("--goals has rigs, faults and strategies of its own; "
                              "give it --config, --card, --seeds, --seed, --threads "
                              "or --json only")
         _goals(texts, files, seeds or 20, seed or 1, threads, as_json)
         return
+    if sensitivity:
+        if report or picture or as_csv or spare is not None:
+            raise DrillError("--sensitivity goes without --report, --picture, "
+                             "--csv and --spare")
+        by_spare = _sensitivity(texts, files, seeds, threads)
+        if as_json:
+            typer.echo(json.dumps({f"{s:g}": one for s, one in by_spare.items()}))
+        else:
+            _print_table(sensitivity_table(by_spare, "useful"))
+        return
+    began = time.monotonic()
     with _progress() as show:
         results = run(*texts, files=files, threads=threads or None,
                       pictures=bool(report),
                       progress=lambda done, total: show("drills", done, total))
+    took = max(time.monotonic() - began, 1e-3)
     if report:
         _write(report, report_html(results, _sensitivity(
             texts, files, min(results["seeds"], 5), threads)))
+    if picture:
+        _write(picture, picture_svg(results))
     if as_csv:
         typer.echo(csv_text(results), nl=False)
     elif as_json:
@@ -184,5 +203,6 @@ def drill(
     else:
         _print_table(table(results))
         typer.echo(summary(results))
-    if report:
-        typer.echo(f"report: {os.path.abspath(report)}", err=True)
+    typer.echo(f"{took:.1f} s, {results['events'] / took:,.0f} events a second", err=True)
+    for file in filter(None, (report, picture)):
+        typer.echo(f"written: {os.path.abspath(file)}", err=True)

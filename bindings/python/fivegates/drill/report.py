@@ -9,7 +9,7 @@ from fivegates.drill.runs import BUCKET, Results, Row
 from fivegates.drill.svg import Line, bars, lines
 from fivegates.drill.table import COLUMNS, cell, summary
 
-__all__ = ["SPARE", "report_html"]
+__all__ = ["SPARE", "picture_svg", "report_html"]
 
 # Spare capacity of the backups, as a share of A's load: the axis of the last pictures.
 SPARE = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
@@ -41,8 +41,8 @@ text.title { font-size: 12px; font-weight: 600; fill: #1c2530; } .grid { stroke:
 .bar.fivegates, i.fivegates { fill: #12733c; background: #12733c; } .bar.oracle, i.oracle { fill: #77828e; background: #77828e; } i.bound { background: #1c2530; }
 .legend { position: sticky; top: 0; background: #fffffff2; padding: .5rem 0; border-bottom: 1px solid #e3e7eb; }
 .legend span { margin-right: 1.2rem; white-space: nowrap; } .legend i { display: inline-block; width: 1.1rem; height: .28rem; margin-right: .4rem; vertical-align: middle; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .18rem .5rem; text-align: right; white-space: nowrap; } th { border-bottom: 1px solid #99a2ac; font-weight: 600; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; }
+th, td { padding: .18rem .36rem; text-align: right; white-space: nowrap; } th { border-bottom: 1px solid #99a2ac; font-weight: 600; }
 td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left; } tr.fivegates td { font-weight: 600; background: #eef7f1; } tr.first td { border-top: 1px solid #e3e7eb; }
 """
 
@@ -116,6 +116,42 @@ def _waste(results: Results, faults: "list[str]") -> str:
         groups.append((fault, values))
     return bars("Tokens made and thrown away, for 100 delivered", groups,
                 highest * 1.05, "%")
+
+
+_PICTURE = """
+text { font: 11px system-ui, sans-serif; fill: #55606d; } text.title { font-size: 13px; font-weight: 600; fill: #1c2530; } .grid { stroke: #e3e7eb; }
+.naive { fill: #c2382c; } .backoff { fill: #d98a00; } .disciplined { fill: #2d6fb7; } .fivegates { fill: #12733c; } .oracle { fill: #77828e; } .plain { fill: #8a4fb0; }
+"""
+
+
+def picture_svg(results: Results) -> str:
+    """One picture of all faults: what is sent, and how many are answered while
+    they wait; a file of its own."""
+    faults = list(dict.fromkeys(row["fault"] for row in results["rows"]))
+    strategies = list(dict.fromkeys(row["strategy"] for row in results["rows"]))
+
+    def groups(metric: str) -> "list[tuple[str, list[tuple[str, float]]]]":
+        return [(fault, [(row["strategy"], _mean(row, metric) or 0.0)
+                         for row in results["rows"] if row["fault"] == fault])
+                for fault in faults]
+
+    width, height = 780, 200
+    load = groups("load")
+    highest = max([1.0, *(value for _, values in load for _, value in values)])
+    key = "".join(f'<rect class="{name}" x="{8 + 110 * i}" y="8" width="12" height="12"/>'
+                  f'<text x="{25 + 110 * i}" y="18">{name}</text>'
+                  for i, name in enumerate(strategies))
+    panels = (bars("Requests sent for each request of a user, during the fault", load,
+                   highest * 1.05, "", width, height),
+              bars("Users answered within 20 s, %", groups("within"), 105.0, "%",
+                   width, height))
+    placed = "".join(
+        panel.replace("<svg ", f'<svg x="8" y="{34 + i * (height + 14)}" width="{width}" '
+                      f'height="{height}" ', 1) for i, panel in enumerate(panels))
+    total = 34 + 2 * (height + 14)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 16} {total}" '
+            f'width="{width + 16}" height="{total}"><style>{_PICTURE}</style>'
+            f'<rect fill="#fff" width="100%" height="100%"/>{key}{placed}</svg>\n')
 
 
 def _table(results: Results) -> str:

@@ -12,8 +12,8 @@ from rich.text import Text
 from fivegates.drill.goals import Check
 from fivegates.drill.runs import Results, Row
 
-__all__ = ["COLUMNS", "cell", "csv_text", "goals_table", "missed", "summary",
-           "table"]
+__all__ = ["COLUMNS", "cell", "csv_text", "goals_table", "missed",
+           "sensitivity_table", "summary", "table"]
 
 # metric, heading, decimals
 COLUMNS: "tuple[tuple[str, str, int], ...]" = (
@@ -76,6 +76,28 @@ def csv_text(results: Results) -> str:
             values += ["", ""] if one is None else [one["mean"], one["sd"]]
         writer.writerow(values)
     return out.getvalue()
+
+
+def sensitivity_table(runs: "typing.Mapping[float, Results]", metric: str) -> Table:
+    """One metric by the backup's spare capacity, and the bound at full quality."""
+    out = Table(box=None, pad_edge=False)
+    for heading in ("fault", "strategy", *(f"s={spare:g}" for spare in runs)):
+        out.add_column(heading, no_wrap=True,
+                       justify="right" if "=" in heading else "left")
+    cells: "dict[tuple[str, str], list[str]]" = {}
+    for results in runs.values():
+        for row in results["rows"]:
+            cells.setdefault((row["fault"], row["strategy"]), []).append(cell(row, metric, 2))
+        for fault in dict.fromkeys(row["fault"] for row in results["rows"]):
+            one = next(row for row in results["rows"] if row["fault"] == fault)
+            cells.setdefault((fault, "bound"), []).append(cell(one, "bound", 2))
+    before = ""
+    for fault, strategy in sorted(cells, key=lambda key: list(
+            dict.fromkeys(name for name, _ in cells)).index(key[0])):
+        out.add_row(fault if fault != before else "", strategy, *cells[fault, strategy],
+                    style="bold" if strategy == "fivegates" else "")
+        before = fault
+    return out
 
 
 # ---- goals
