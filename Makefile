@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BUILD := build/meson
+LIB := build/lib
 export PYTHON
 
 help: ## this list
@@ -20,6 +21,11 @@ build: ## the C library, its tests and benchmarks, in build/meson
 	@.ci/setup build
 	@.ci/configure $(BUILD) -Dwerror=true
 	@meson compile -C $(BUILD) --ninja-args=-k0
+
+lib: ## the C libraries alone, in build/lib: what a gateway needs (meson install -C build/lib)
+	@.ci/setup lib
+	@.ci/configure $(LIB) -Dtests=false -Dcurl=disabled -Dbuildtype=release -Dlibdir=lib
+	@meson compile -C $(LIB)
 
 unit: build ## the C tests alone, from build/meson
 	@meson test -C $(BUILD) --print-errorlogs
@@ -49,5 +55,5 @@ format: ## clang-format over the C sources
 clean: ## remove build results (the virtual environment stays)
 	rm -rf build dist bindings/python/*.egg-info
 
-.PHONY: help demo test build unit wheel referee bench fuzz format clean
+.PHONY: help demo test build lib unit wheel referee bench fuzz format clean
 .DEFAULT_GOAL := help

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import time
 import typing
 
+import fivegates
 import httpx
 import openai
 import pytest
@@ -98,3 +100,35 @@ def test_its_state(url: str, client: openai.OpenAI) -> None:
     told = httpx.get(f"{url}/fivegates").json()
     assert {one["name"] for one in told["routes"]} == {"main", "backup"}
     assert "fivegates_region_calls_total" in httpx.get(f"{url}/metrics").text
+
+
+def _run(*args: str) -> "tuple[int, str]":
+    ended = subprocess.run([str(EXAMPLE / "run"), *args], timeout=20,
+                           capture_output=True, text=True)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_nothing_is_promised_where_nginx_does_not_start(url: str) -> None:
+    """The port is another gateway's: what answers there is not this one."""
+    code, told = _run(url.rpartition(":")[2])
+    assert code == 1 and "the gateway did not start" in told
+    assert "gateway: http" not in told and "Address already in use" in told
+
+
+def test_a_port_that_is_none(url: str) -> None:
+    code, told = _run("eighty")
+    assert code == 2 and "usage: " in told
+
+
+def test_the_service_card_pays_for_two_more_sends() -> None:
+    """By default a call pays for one."""
+    card = json.loads((EXAMPLE / "service/card.json").read_text())
+    now = 1000
+    engine = fivegates.Engine(fivegates.Policy.loads(card), clock=lambda: now)
+    call = engine.begin("chat", prompt_tokens=2000)
+    for _ in range(2):
+        assert call.begin_attempt().action == "proceed"
+        call.event("sent")
+        failed = call.failure({"phase": "response", "status": 500})
+        assert failed.action == "retry"
+        now += failed.wait_ms
