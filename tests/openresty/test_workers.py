@@ -6,15 +6,19 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import pwd
+import shutil
 import signal
+import tempfile
 import time
 import typing
 
+import fivegates
 import httpx
 import pytest
 
-from openresty.conftest import card_of
-from openresty.gateway import Gateway
+from openresty.conftest import KEYS, card_of
+from openresty.gateway import Gateway, missing
 from openresty.upstream import (
     OVERLOADED,
     Peer,
@@ -226,3 +230,64 @@ def test_a_gateway_that_does_not_start_says_why(
     with pytest.raises(RuntimeError, match="card.json:1: route main: base_url "
                        "ftp://x/v1: it must be http"):
         run(upstream, card=card)
+
+
+def _as_user(uid: int, gid: int, play: typing.Callable[[], bool]) -> bool:
+    """What a function answers in a child that is another user."""
+    child = os.fork()
+    if child == 0:
+        good = False
+        try:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+            good = play()
+        finally:
+            os._exit(0 if good else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("umask, shared", [(0o007, True), (0o022, False)])
+def test_other_users_share_the_state(umask: int, shared: bool) -> None:
+    """A root's nginx, its workers www-data, a service of a third user in the
+    group of the folder: as bindings/lua/README.md says."""
+    if missing() is not None:
+        pytest.skip(str(missing()))
+    worker, service = pwd.getpwnam("www-data"), pwd.getpwnam("nobody")
+    upstream = Upstream(main=[json_reply(503, OVERLOADED)], backup=[whole()])
+    folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))
+    try:
+        os.chown(folder, 0, service.pw_gid)
+        folder.chmod(0o2775)
+        before = os.umask(umask)
+        try:
+            gateway = Gateway(folder, card_of(upstream), workers=2, env=KEYS,
+                              user=f"user {worker.pw_name};")
+            with upstream, gateway:
+                waits_until(lambda: {
+                    pathlib.Path(f"/proc/{one}").stat().st_uid
+                    for one in gateway.workers()} == {worker.pw_uid})
+                _users(gateway, service, shared)
+        finally:
+            os.umask(before)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _users(gateway: Gateway, service: pwd.struct_passwd, shared: bool) -> None:
+    file = gateway.dir / "region.fg1"
+    assert file.stat().st_gid == service.pw_gid
+    assert file.stat().st_mode & 0o777 == (0o660 if shared else 0o640)
+    for _ in range(6):
+        assert post(gateway).status_code == 200
+
+    def play() -> bool:
+        try:
+            return bool(gateway.engine().route("main")["breaker"] == "open")
+        except fivegates.RegionError as exc:
+            return not shared and "let this user's group write it" in str(exc)
+
+    assert _as_user(service.pw_uid, service.pw_gid, play)
+    assert "state of its own" not in gateway.log()
