@@ -164,11 +164,25 @@ static void send(world *w, job *j, const fg_decision *d) {
   }
 }
 
+static int has_noticed(const world *w, const fleet *f, const office *o) {
+  fg_route_view v = {.size = sizeof v};
+  return fg_engine_route(o->engine, f->primary, clock_ms(w), &v) == FG_OK &&
+         (v.breaker != FG_BREAKER_CLOSED || v.health != FG_HEALTH_OK || v.limit != 0 || v.rate_milli != 0);
+}
+
+/* Looked at after whatever may have changed the engine's mind. */
+static void watch(world *w, const office *o) {
+  if (w->detected_us < 0 && drill_in_fault(w) && has_noticed(w, fleet_of(w), o)) {
+    drill_detected(w);
+  }
+}
+
 /* Does what the latest decision says, until it has to wait for something. */
 static void follow(world *w, job *j, int32_t rc) {
   side *s = side_of(w, j);
   const fg_engine *e = office_of(w, j)->engine;
   fg_decision *d = &s->d;
+  watch(w, office_of(w, j));
   for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
     if (rc != FG_OK) {
       w->error = rc;
@@ -305,13 +319,7 @@ static void timer(world *w, job *j) {
   }
 }
 
-/* ---- every report_us: tokens that came, the engine's own clock, and whether it has noticed the fault */
-
-static int has_noticed(const world *w, const fleet *f, const office *o) {
-  fg_route_view v = {.size = sizeof v};
-  return fg_engine_route(o->engine, f->primary, clock_ms(w), &v) == FG_OK &&
-         (v.breaker != FG_BREAKER_CLOSED || v.health != FG_HEALTH_OK || v.limit != 0 || v.rate_milli != 0);
-}
+/* ---- every report_us: tokens that came, and the engine's own clock */
 
 static void tick(world *w) {
   fleet *f = fleet_of(w);
@@ -332,8 +340,8 @@ static void tick(world *w) {
     if (o->open != 0 && w->now >= o->tick_at) {
       o->tick_at = w->now + (int64_t)fg_engine_tick(o->engine, clock_ms(w)) * 1000;
     }
-    if (w->detected_us < 0 && o->open != 0 && drill_in_fault(w) && has_noticed(w, f, o)) {
-      drill_detected(w);
+    if (o->open != 0) {
+      watch(w, o);
     }
   }
 }
