@@ -27,6 +27,8 @@ from fivegates import vectors as vector_files
 from fivegates.curl import evidence_from_text
 from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
+from fivegates.reconcile.command import reconcile
+from fivegates.provider.command import provider
 from fivegates.testing import ManualClock
 from fivegates.yaml import place_of, to_json
 
@@ -378,6 +380,8 @@ def schema() -> None:
 
 
 app.command()(drill)
+app.command()(reconcile)
+app.command()(provider)
 
 
 def run() -> None:

@@ -1,0 +1,302 @@
+"""Reads ledgers into attempts.
+
+Two forms of a line: the core's (`line`: call, decision, end), and the plainer
+log of attempts any client can write (`ev`: attempt.start, attempt.end). A
+line that was torn by a crash is skipped and told of; whole lines that belong
+to no ledger are refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+
+from fivegates.reconcile.names import model_of, provider_of
+from fivegates.reconcile.rows import ReconcileError, count, instant
+
+__all__ = ["LedgerFacts", "read_ledgers"]
+
+Line = typing.Dict[str, typing.Any]
+Row = typing.Tuple[object, ...]
+_TOLD = 20  # places of torn lines named in the report
+
+
+@dataclasses.dataclass
+class LedgerFacts:
+    """What was seen of the ledgers beside their attempts."""
+
+    files: "list[str]"
+    lines: int = 0
+    torn: int = 0
+    torn_places: "list[str]" = dataclasses.field(default_factory=list)
+    incomplete: int = 0  # attempts whose permit or end line is not there
+    policies: "dict[str, int]" = dataclasses.field(default_factory=dict)
+    # Models as they are written, by provider and short name.
+    spelled: "dict[tuple[str, str], str]" = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class _Live:
+    """An attempt that runs."""
+
+    n: int
+    step: int
+    provider: str
+    model: str
+    route: "str | None"
+    t0: int
+    tokens: int       # counted of the call before this attempt's hold
+    hold: int         # tokens held for it
+    body: str
+    max_out: "int | None"
+    place: str
+    key: "str | None" = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    op: int
+    workflow: "str | None"
+    estimate: "int | None" = None
+    max_out: "int | None" = None
+    tokens: int = 0
+    live: "_Live | None" = None
+
+
+Progress = typing.Callable[[int], object]
+
+
+def read_ledgers(paths: "typing.Sequence[str]", facts: LedgerFacts,
+                 progress: Progress) -> "typing.Iterator[Row]":
+    """Attempts of ledgers in the order of store.ATTEMPT_COLUMNS.
+
+    A call may go on in the next file, so rotated files are given in order.
+    progress(bytes) hears how much was read.
+    """
+    reader = _Reader(facts)
+    for path in paths:
+        yield from reader.file(path, progress)
+    yield from reader.rest()
+
+
+class _Reader:
+    def __init__(self, facts: LedgerFacts) -> None:
+        self._facts = facts
+        self._calls: "dict[str, _Call]" = {}
+        self._starts: "dict[tuple[str, int], Line]" = {}
+        self._ops: "dict[str, int]" = {}
+        self._last = 0
+
+    def file(self, path: str, progress: Progress) -> "typing.Iterator[Row]":
+        """The attempts that end in this file."""
+        good = False
+        read = 0
+        try:
+            with open(path, "rb") as file:
+                for number, raw in enumerate(file, 1):
+                    read += len(raw)
+                    if number % 4096 == 0:
+                        progress(read)
+                        read = 0
+                    if raw.isspace():
+                        continue
+                    self._facts.lines += 1
+                    line = self._line(raw, path, number)
+                    if line is None:
+                        continue
+                    if line is not _SKIPPED:
+                        yield from self._take(line, path, number)
+                    good = True
+        except OSError as exc:
+            raise ReconcileError(f"{path}: {exc.strerror or exc}; name a ledger "
+                                 "that can be read") from None
+        progress(read)
+        if not good:
+            raise ReconcileError(f"{path}:1: no line of it is a ledger's; give a "
+                                 "file written with engine.run(ledger=...)")
+
+    def _line(self, raw: bytes, path: str, number: int) -> "Line | None":
+        """A parsed line; None when torn."""
+        text = raw
+        if raw.startswith(b'{"line":"decision"') and raw.endswith(b"}\n"):
+            if b'"held_usd"' not in raw and b'"action":"proceed"' in raw:
+                return _SKIPPED  # the first decision: asked, not yet sent
+            # What comes after tells people and hosts, not the bill.
+            cut = raw.find(b',"timeouts":')
+            if cut > 0 and b'"request_changes":{},' in raw:
+                text = raw[:cut] + b"}"
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if line is None:
+            self._facts.torn += 1
+            if len(self._facts.torn_places) < _TOLD:
+                self._facts.torn_places.append(f"{path}:{number}")
+            return None
+        if not isinstance(line, dict) or (
+                line.get("line") not in ("call", "decision", "end")
+                and line.get("ev") not in ("attempt.start", "attempt.end")):
+            raise ReconcileError(
+                f"{path}:{number}: not a ledger's line; give ledgers first and "
+                "exports after --bill")
+        if line.get("v") != 1:
+            raise ReconcileError(
+                f"{path}:{number}: a ledger of version {line.get('v')}, this "
+                "program reads version 1; use the program that wrote it, or newer")
+        return line
+
+    def _take(self, line: Line, path: str, number: int) -> "typing.Iterator[Row]":
+        place = f"{path}:{number}"
+        try:
+            if "ev" in line:
+                yield from self._log_line(line, place)
+            elif line["line"] == "call":
+                self._begin(line)
+            elif line["line"] == "decision":
+                yield from self._decision(line, place)
+            else:
+                call = self._calls.pop(line["call"], None)
+                if call is not None and call.live is not None:
+                    yield self._lost(line["call"], call)
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ReconcileError(
+                f"{place}: a ledger's line without its member {exc}; the line "
+                "was edited: give the ledger as it was written") from None
+
+    def _begin(self, line: Line) -> None:
+        call = self._calls.get(line["call"])
+        if call is None:
+            self._last += 1
+            call = self._calls[line["call"]] = _Call(self._last, line["workflow"])
+        call.estimate = line["prompt_tokens"]
+        call.max_out = line["gen_ai.request.max_tokens"]
+        policy = line["policy"]
+        self._facts.policies[policy] = self._facts.policies.get(policy, 0) + 1
+
+    def _decision(self, line: Line, place: str) -> "typing.Iterator[Row]":
+        name = line["call"]
+        call = self._calls.get(name)
+        if call is None:
+            self._last += 1
+            call = self._calls[name] = _Call(self._last, line["workflow"])
+        at = line["unix_ms"] if line["unix_ms"] is not None else line["now_ms"]
+        if line["action"] == "proceed" and "held_usd" in line:
+            if call.live is not None and call.live.n == line["attempt"] \
+                    and call.live.step == line["step"]:
+                return  # told twice
+            if call.live is not None:
+                yield self._lost(name, call)
+            call.live = _Live(
+                line["attempt"], line["step"],
+                *self._model(line["gen_ai.provider.name"],
+                             line["gen_ai.request.model"]), line["route"], at,
+                call.tokens, line["tokens"] - call.tokens, _body(line),
+                (line.get("request_changes") or {}).get("max_tokens") or call.max_out,
+                place, line.get("api_key_id"))
+            call.tokens = line["tokens"]
+        elif "held_usd" not in line and call.live is not None:
+            yield self._ended(name, call, call.live, line, at)
+            call.live = None
+            call.tokens = line["tokens"]
+        elif "held_usd" not in line and line["action"] == "accept":
+            self._facts.incomplete += 1  # its permit is not there
+
+    def _ended(self, name: str, call: _Call, live: _Live, line: Line,
+               at: int) -> Row:
+        delivered = line["action"] == "accept"
+        billing = line["billing"]
+        settled = line["tokens"] - live.tokens
+        known = line.get("gen_ai.usage.input_tokens")
+        out = line.get("gen_ai.usage.output_tokens")
+        total: "int | None" = None
+        if known is not None and out is not None:
+            total = known + out
+        elif settled != live.hold and settled > 0:
+            total = settled  # the hold became what was used
+        state = ("delivered" if delivered else
+                 "none" if billing == "none" else
+                 "billed" if billing == "certain" else "unknown")
+        return (call.op, name, call.workflow, live.step, live.n, live.provider,
+                live.model, live.key, live.route, live.t0, max(at, live.t0), state,
+                None if delivered else line["kind"],
+                line.get("gen_ai.response.id"), None, known, out, total,
+                line.get("gen_ai.usage.cache_read.input_tokens"),
+                line.get("gen_ai.usage.cache_creation.input_tokens"),
+                call.estimate, live.max_out, live.body, live.place)
+
+    def _lost(self, name: str, call: _Call) -> Row:
+        """An attempt without an end: a crash, or lines that are not there."""
+        live = call.live
+        assert live is not None
+        call.live = None
+        self._facts.incomplete += 1
+        return (call.op, name, call.workflow, live.step, live.n, live.provider,
+                live.model, live.key, live.route, live.t0, live.t0, "unknown",
+                "lost", None, None, None, None, None, None, None,
+                call.estimate, live.max_out, live.body, live.place)
+
+    def _log_line(self, line: Line, place: str) -> "typing.Iterator[Row]":
+        name, n = line["op"], line["attempt"]
+        at = instant(line["ts"], place, "ts")
+        if line["ev"] == "attempt.start":
+            if name not in self._ops:
+                self._last += 1
+                self._ops[name] = self._last
+            self._starts[(name, n)] = {**line, "at": at, "place": place}
+            return
+        start = self._starts.pop((name, n), None)
+        if start is None:
+            self._facts.incomplete += 1
+            return
+        used = line.get("usage") or {}
+        status, commit = line.get("status"), line["commit"]
+        delivered = (commit == "committed" and status == 200
+                     and not line.get("error_type"))
+        counts = [count(used.get(key), place, key) for key in (
+            "input_total", "output", "cache_read", "cache_write")]
+        yield self._logged(
+            start, at,
+            "delivered" if delivered else "none" if commit == "none" else "unknown",
+            line.get("error_type"), line.get("response_id"),
+            line.get("provider_request_id"), counts)
+
+    def _logged(self, start: Line, at: int, state: str, kind: "str | None",
+                rid: "str | None", rid2: "str | None",
+                counts: "list[int | None]") -> Row:
+        known, out, read, wrote = counts
+        return (self._ops[start["op"]], start["op"], None, 0, start["attempt"],
+                *self._model(start["provider"], start["model"]),
+                start.get("api_key_id"), None, start["at"], max(at, start["at"]),
+                state, kind, rid, rid2, known, out,
+                known + out if known is not None and out is not None else None,
+                read, wrote, start.get("input_est"), start.get("max_output"),
+                start.get("prompt_hash"), start["place"])
+
+    def _model(self, provider: str, written: str) -> "tuple[str, str]":
+        name = provider_of(provider), model_of(written)
+        self._facts.spelled.setdefault(name, written)
+        return name
+
+    def rest(self) -> "typing.Iterator[Row]":
+        """Attempts that never ended."""
+        for name, call in self._calls.items():
+            if call.live is not None:
+                yield self._lost(name, call)
+        for start in self._starts.values():
+            self._facts.incomplete += 1
+            yield self._logged(start, start["at"], "unknown", "lost", None,
+                               None, [None] * 4)
+
+
+_SKIPPED: Line = {}
+
+
+def _body(line: Line) -> str:
+    """What makes two attempts of a call send the same prompt: the step, and
+    the changes the engine asked for."""
+    changes = dict(line.get("request_changes") or {})
+    for same in ("stream", "max_tokens"):  # these leave the prompt as it was
+        changes.pop(same, None)
+    return f"{line['step']}{json.dumps(changes, sort_keys=True) if changes else ''}"

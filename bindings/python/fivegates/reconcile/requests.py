@@ -1,0 +1,143 @@
+"""Matches exports with one row per request: by id, by the host's tag, and by
+fingerprint (a resend of the same prompt to the same model has exactly the same
+number of prompt tokens)."""
+
+from __future__ import annotations
+
+import typing
+
+from fivegates.reconcile.assign import groups
+from fivegates.reconcile.money import PriceBook
+from fivegates.reconcile.sources import Chosen
+from fivegates.reconcile.store import Store
+
+__all__ = ["MAX_GENERATION_MS", "SKEW_MS", "exact", "fingerprints", "learn_prompts",
+           "cost_of", "price_rows"]
+
+SKEW_MS = 5_000            # between the clocks of host and provider
+MAX_GENERATION_MS = 600_000  # how long abandoned work may run on
+_EDGES = 2_000_000         # kept in memory at a time
+_WEAKER = ("possible", "probable", "certain")
+
+
+def _least(*words: str) -> str:
+    return min(words, key=_WEAKER.index)
+
+
+def exact(store: Store, chosen: Chosen) -> int:
+    """Joins by response or request id, then by the host's own tag of call and
+    attempt; how many rows found their attempt."""
+    where = "bill.provider = ? AND bill.used = 1 AND bill.bucket = 0 AND bill.taken IS NULL"
+    for column in ("rid", "rid2"):
+        store.db.execute(
+            "UPDATE bill SET taken = (SELECT a.id FROM attempt a WHERE "
+            f"a.{column} = bill.rid AND a.provider = bill.provider LIMIT 1) "
+            f"WHERE {where} AND bill.rid IS NOT NULL", (chosen.provider,))
+    store.db.execute(
+        "UPDATE bill SET taken = (SELECT CASE COUNT(*) WHEN 1 THEN MIN(a.id) "
+        "END FROM attempt a WHERE a.name = bill.op AND a.n = bill.attempt "
+        "AND a.provider = bill.provider AND a.model = bill.model) "
+        f"WHERE {where} AND bill.op IS NOT NULL AND bill.attempt IS NOT NULL",
+        (chosen.provider,))
+    store.db.execute(
+        "UPDATE attempt SET bill = b.id, verdict = 'billed', confidence = ?, "
+        "evidence = COALESCE(b.rid, b.op || '/' || b.attempt) FROM "
+        "(SELECT MIN(id) AS id, taken, rid, op, attempt FROM bill WHERE provider = ? "
+        "AND used = 1 AND taken IS NOT NULL GROUP BY taken) AS b "
+        "WHERE b.taken = attempt.id", (chosen.limit, chosen.provider))
+    return int(store.one("SELECT COUNT(*) FROM bill WHERE provider = ? AND "
+                         "used = 1 AND taken IS NOT NULL", chosen.provider))
+
+
+def learn_prompts(store: Store, provider: str) -> None:
+    """Sets `wanted`, the prompt tokens an attempt must have been billed with:
+    its own, or those of another attempt with the same body."""
+    store.db.execute(
+        "UPDATE attempt SET wanted = COALESCE(in_total, (SELECT "
+        "COALESCE(s.in_total, b.in_total) FROM attempt s LEFT JOIN bill b "
+        "ON b.id = s.bill WHERE s.op = attempt.op AND s.id <> attempt.id "
+        "AND s.provider = attempt.provider AND s.model = attempt.model "
+        "AND s.body IS attempt.body AND COALESCE(s.in_total, b.in_total) "
+        "IS NOT NULL LIMIT 1)) WHERE state IN ('unknown', 'billed') "
+        "AND provider = ?", (provider,))
+
+
+# What a row must be to be an attempt's; a is the attempt, b the row.
+_DELIVERED = ("a.state = 'delivered' AND b.in_total = a.in_total "
+              "AND (a.out IS NULL OR b.out = a.out)")
+# The ledger knows the sum of both kinds of tokens only.
+_SUMMED = ("a.state = 'delivered' AND a.in_total IS NULL "
+           "AND b.in_total + b.out = a.total")
+_RESENT = ("a.state IN ('unknown', 'billed') AND b.in_total = a.wanted AND "
+           "(a.max_out IS NULL OR b.out <= a.max_out)")
+_GUESSED = ("a.state IN ('unknown', 'billed') AND a.wanted IS NULL AND "
+            "a.estimate > 0 AND b.in_total * 10 BETWEEN a.estimate * 9 AND "
+            "a.estimate * 11 AND (a.max_out IS NULL OR b.out <= a.max_out)")
+
+
+def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
+    """Matches the rows and attempts that no id joined. by_id: ids of this
+    provider do join, so an attempt that has one and found no row is not in
+    the export."""
+    for rule in (_DELIVERED, _SUMMED):
+        _match(store, chosen, rule, "probable", by_id, SKEW_MS)
+    learn_prompts(store, chosen.provider)
+    _match(store, chosen, _RESENT, "probable", by_id, MAX_GENERATION_MS)
+    _match(store, chosen, _GUESSED, "possible", by_id, MAX_GENERATION_MS)
+
+
+def _match(store: Store, chosen: Chosen, rule: str, limit: str, by_id: bool,
+           runs_on_ms: int) -> None:
+    ids = "AND a.rid IS NULL" if by_id else ""
+    keys = "AND (a.key IS NULL OR b.key IS NULL OR a.key = b.key)" if chosen.keys else ""
+    edges = store.rows(
+        "SELECT a.id, a.op, b.id FROM attempt a CROSS JOIN bill b ON "
+        "b.provider = a.provider AND b.model = a.model "
+        "AND b.t_lo BETWEEN a.t0 - ? AND a.t1 + ? "
+        f"WHERE a.provider = ? AND a.bill IS NULL {ids} AND b.used = 1 AND b.bucket = 0 "
+        f"AND b.taken IS NULL {keys} AND {rule} ORDER BY a.t0 LIMIT ?",
+        SKEW_MS, runs_on_ms, chosen.provider, _EDGES)
+    for group in list(groups(edges)):
+        for attempt, row in group.pairs.items():
+            word = _least(limit, chosen.limit,
+                          "probable" if attempt in group.sure else "possible")
+            store.db.execute("UPDATE bill SET taken = ? WHERE id = ?", (attempt, row))
+            store.db.execute(
+                "UPDATE attempt SET bill = ?, verdict = ?, confidence = ?, "
+                "evidence = ? WHERE id = ?",
+                (row, "billed" if word != "possible" else "maybe", word,
+                 "prompt tokens and time" if limit != "possible"
+                 else "the estimate of the prompt and time", attempt))
+        # Others of the group could have made these rows as well.
+        for attempt in group.attempts:
+            if attempt not in group.pairs and group.pairs:
+                store.db.execute(
+                    "UPDATE attempt SET verdict = 'maybe', confidence = 'possible', "
+                    "lo = 0, hi = 0, evidence = 'one of several' WHERE id = ?", (attempt,))
+
+
+def price_rows(store: Store, provider: str, prices: PriceBook) -> None:
+    """Sets what matched rows of attempts that were not served cost."""
+    for attempt, cost, *meters in store.rows(
+            "SELECT a.id, b.cost, b.model, b.in_total, b.cache_read, "
+            "b.cache_write, b.cache_write_1h, b.out FROM attempt a JOIN bill b "
+            "ON b.id = a.bill WHERE a.provider = ? AND a.state <> 'delivered'",
+            provider):
+        span = (cost, cost) if cost is not None else cost_of(prices, provider, *meters)
+        if span is not None:
+            store.db.execute("UPDATE attempt SET lo = ?, hi = ? WHERE id = ?",
+                             (*span, attempt))
+
+
+def cost_of(prices: PriceBook, provider: str, model: str,
+            in_total: "int | None", read: "int | None", wrote: "int | None",
+            hour: "int | None", out: "int | None") -> "tuple[int, int] | None":
+    """Picos, least and greatest; None without counts or prices."""
+    if in_total is None or out is None:
+        return None
+    plain = in_total - (read or 0) - (wrote or 0) - (hour or 0)
+    if plain < 0:
+        return None
+    return prices.cost(provider, model, {
+        "input": plain, "cache_read": read or 0, "cache_write": wrote or 0,
+        "cache_write_1h": hour or 0, "output": out})

@@ -1,0 +1,245 @@
+"""Reads ledgers and exports, matches them, and makes the report."""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import itertools
+import re
+import time
+import typing
+
+from fivegates.reconcile.buckets import Leftover, match_buckets
+from fivegates.reconcile.files import Export, open_export
+from fivegates.reconcile.importers import FORMATS
+from fivegates.reconcile.ledgers import LedgerFacts, read_ledgers
+from fivegates.reconcile.money import Price, PriceBook
+from fivegates.reconcile.names import model_of, provider_of
+from fivegates.reconcile.report import Report
+from fivegates.reconcile.requests import (SKEW_MS, exact, fingerprints,
+                                          learn_prompts, price_rows)
+from fivegates.reconcile.rows import BillRow, ReconcileError, Window
+from fivegates.reconcile.sources import Chosen, Given, choose, drop_overlaps
+from fivegates.reconcile.store import Store
+
+__all__ = ["reconcile"]
+
+Progress = typing.Callable[[str, int], object]
+
+
+def reconcile(ledgers: "typing.Sequence[str]", bills: "typing.Sequence[str]", *,
+              as_of_ms: "int | None" = None, keys: "typing.Collection[str]" = (),
+              prices: "typing.Sequence[str]" = (),
+              card: "tuple[str, typing.Mapping[str, typing.Any]] | None" = None,
+              progress: Progress = lambda what, count: None) -> Report:
+    """What the failures in the ledgers cost, according to the exports.
+
+    ledgers, bills: paths; rotated ledgers in order. as_of_ms: when the
+    exports were made, Unix time in ms (default: now); rows may come late, so
+    what is younger than its export's lag stays open. keys: only these API
+    keys' rows of the exports count. prices: `PROVIDER/MODEL=INPUT,OUTPUT`
+    (also `,CACHE_READ,CACHE_WRITE`), USD per million tokens, for exports
+    without money. card: fingerprint and contents of a card, for its prices.
+    progress(what, count) hears of the work.
+
+    The report owns a temporary file: use it in a `with`, or close it.
+    Raises ReconcileError for input that cannot be used.
+    """
+    now = as_of_ms if as_of_ms is not None else int(time.time() * 1000)
+    book = PriceBook()
+    for text in prices:
+        _give(book, text)
+    opened = [open_export(path, FORMATS) for path in bills]  # before the long work
+    facts = LedgerFacts(list(ledgers))
+    store = Store()
+    try:
+        store.add_attempts(read_ledgers(
+            ledgers, facts, lambda n: progress("ledger", n)))
+        if card is not None:
+            _card_prices(book, *card, facts)
+        given, stated = _load(store, opened, book, keys, progress)
+        return _match(store, facts, given, stated, book, now, progress)
+    except BaseException:
+        store.close()
+        raise
+
+
+_PRICE = re.compile(r"([^/=]+)/([^=]+)=([0-9.,]+)$")
+
+
+def _give(book: PriceBook, text: str) -> None:
+    found = _PRICE.match(text)
+    numbers = found[3].split(",") if found else []
+    try:
+        values = [decimal.Decimal(one) / 1_000_000 for one in numbers]
+    except decimal.InvalidOperation:
+        values = []
+    if found is None or not 2 <= len(values) <= 4:
+        raise ReconcileError(f"--price {text}: write PROVIDER/MODEL=INPUT,OUTPUT "
+                             "in USD per million tokens, such as "
+                             "openai/gpt-4o=2.5,10")
+    provider, model = provider_of(found[1]), model_of(found[2])
+    for meter, value in zip(("input", "output", "cache_read", "cache_write"), values):
+        book.give(provider, model, meter, value)
+    book.see_currency(provider, "USD", f"--price {text}")
+
+
+def _card_prices(book: PriceBook, fingerprint: str,
+                 card: "typing.Mapping[str, typing.Any]", facts: LedgerFacts) -> None:
+    """A card's prices, if the ledger's calls were decided by it."""
+    others = [one for one in facts.policies if one != fingerprint]
+    if others:
+        raise ReconcileError(
+            f"--card has the fingerprint {fingerprint}, but "
+            f"{sum(facts.policies[one] for one in others)} calls of the ledger "
+            f"were decided by {others[0]}; give the card that was in use then, "
+            "or prices with --price")
+    for route in card["routes"].values():
+        price = route.get("price")
+        if not isinstance(price, dict):
+            continue
+        provider, model = provider_of(route["provider"]), model_of(route["model"])
+        for meter, name in (("input", "input"), ("output", "output"),
+                            ("cache_read", "cached_input")):
+            if name in price:
+                book.give(provider, model, meter,
+                          decimal.Decimal(str(price[name])) / 1_000_000)
+        book.see_currency(provider, "USD", "--card")
+
+
+def _load(store: Store, opened: "list[Export]", book: PriceBook,
+          keys: "typing.Collection[str]", progress: Progress,
+          ) -> "tuple[list[Given], list[Price]]":
+    given: "list[Given]" = []
+    stated: "list[Price]" = []
+    for src, export in enumerate(opened):
+        one = Given(export.path, export.format, notes=export.notes)
+        given.append(one)
+        store.add_bill(src, _rows(export, one, book, stated, keys, progress))
+    # A tracer's rows do not name the provider: the ledger's, where it is one.
+    store.db.execute(
+        "UPDATE bill SET provider = COALESCE((SELECT CASE COUNT(DISTINCT "
+        "a.provider) WHEN 1 THEN MIN(a.provider) END FROM attempt a "
+        "WHERE a.model = bill.model), '?') WHERE provider = ''")
+    for src, one in enumerate(given):
+        if "" in one.windows:
+            span = one.windows.pop("")
+            for (provider,) in store.rows(
+                    "SELECT DISTINCT provider FROM bill WHERE src = ?", src):
+                one.windows[provider] = span
+    return given, stated
+
+
+def _rows(export: Export, given: Given, book: PriceBook, stated: "list[Price]",
+          keys: "typing.Collection[str]", progress: Progress,
+          ) -> "typing.Iterator[BillRow]":
+    for number in itertools.count():
+        item = next(export.items, None)
+        if item is None:
+            break
+        if number % 4096 == 0:
+            progress("exports", export.tell())
+        if isinstance(item, Price):
+            if item.currency:
+                _see(book, item.provider, item.currency, item.place)
+            stated.append(item)
+            if item.tokens is not None or item.per_token is not None:
+                given.role.add("prices")
+            continue
+        span = given.windows.setdefault(item.provider, [item.t_lo, item.t_hi])
+        span[0], span[1] = min(span[0], item.t_lo), max(span[1], item.t_hi)
+        if isinstance(item, Window):
+            continue
+        given.rows += 1
+        if item.currency and item.cost is not None and not given.format.gateway:
+            _see(book, item.provider, item.currency, item.place)
+        if not keys or item.key is None or item.key in keys:
+            yield item
+
+
+def _see(book: PriceBook, provider: str, currency: str, place: str) -> None:
+    clash = book.see_currency(provider, currency, place)
+    if clash is not None:
+        raise ReconcileError(
+            f"{place}: {currency}, but {provider} is in {clash[0]} at "
+            f"{clash[1]}; amounts of two currencies are not added: reconcile "
+            "them one after the other")
+
+
+def _learn_prices(store: Store, given: "list[Given]", stated: "list[Price]",
+                  book: PriceBook) -> None:
+    """Prices of the bills; an amount without tokens takes them from an export
+    of usage that covers its whole span."""
+    meters = {"input": "in_total - COALESCE(cache_read, 0) - COALESCE(cache_write, 0) - COALESCE(cache_write_1h, 0)",
+              "cache_read": "cache_read", "cache_write": "cache_write",
+              "cache_write_1h": "cache_write_1h", "output": "out"}
+    for price in stated:
+        if price.per_token is not None or price.tokens is not None:
+            book.learn(price)
+            continue
+        for src, one in enumerate(given):
+            span = one.windows.get(price.provider)
+            if span is None or span[0] > price.t_lo or span[1] < price.t_hi:
+                continue
+            tokens = store.one(
+                f"SELECT SUM({meters[price.meter]}) FROM bill WHERE src = ? AND "
+                "provider = ? AND model = ? AND t_lo >= ? AND t_hi <= ? "
+                "AND in_total IS NOT NULL", src, price.provider, price.model,
+                price.t_lo, price.t_hi)
+            if tokens:
+                price.tokens = decimal.Decimal(tokens)
+                book.learn(price)
+                one.role.add("prices")
+                break
+
+
+def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
+           stated: "list[Price]", book: PriceBook, now: int,
+           progress: Progress) -> Report:
+    progress("indexes", 0)
+    for sql in (
+            "CREATE INDEX attempt_call ON attempt(name, step, n, t0)",
+            "CREATE INDEX bill_rid ON bill(provider, rid) WHERE rid IS NOT NULL"):
+        store.db.execute(sql)
+    twice = store.db.execute(
+        "DELETE FROM attempt WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+        "OVER (PARTITION BY name, step, n, t0 ORDER BY state = 'unknown', id) AS copy "
+        "FROM attempt) WHERE copy > 1)").rowcount
+    dropped = drop_overlaps(store, given)
+    for sql in (
+            "CREATE INDEX attempt_op ON attempt(op)",
+            "CREATE INDEX attempt_rid ON attempt(rid) WHERE rid IS NOT NULL",
+            "CREATE INDEX attempt_rid2 ON attempt(rid2) WHERE rid2 IS NOT NULL",
+            "CREATE INDEX attempt_model ON attempt(provider, model, state)",
+            "CREATE INDEX bill_size ON bill(provider, model, in_total, t_lo) WHERE bucket = 0",
+            "CREATE INDEX bill_sum ON bill(provider, model, in_total + out, t_lo) WHERE bucket = 0",
+            "CREATE INDEX bill_time ON bill(provider, model, t_lo)"):
+        store.db.execute(sql)
+    chosen = choose(store, given, now)
+    _learn_prices(store, given, stated, book)
+    tally: "collections.Counter[str]" = collections.Counter()
+    left: "list[Leftover]" = []
+    for provider, one in chosen.items():
+        progress("matching " + provider, 0)
+        if one.grain == 0:
+            by_id = exact(store, one) > 0
+            fingerprints(store, one, by_id)
+            price_rows(store, provider, book)
+            if not one.gateway:  # those are known to miss what was cut off
+                _absent(store, one)
+        else:
+            learn_prompts(store, provider)
+            left += match_buckets(store, one, book, tally)
+    return Report(store, facts, given, chosen, book, now, left, tally,
+                  {"twice in the ledgers": twice, "twice in the exports": dropped})
+
+
+def _absent(store: Store, chosen: Chosen) -> None:
+    """An attempt that no row can be, inside what the export covers, was not
+    billed."""
+    for lo, hi in chosen.windows:
+        store.db.execute(
+            "UPDATE attempt SET verdict = 'not_billed', confidence = 'probable', "
+            "evidence = 'no row of the export' WHERE provider = ? AND verdict IS NULL "
+            "AND state IN ('unknown', 'billed') AND t0 - ? >= ? AND t1 + ? <= ?",
+            (chosen.provider, SKEW_MS, lo, SKEW_MS, hi))
