@@ -83,6 +83,8 @@ const char *fg_card_number_text(fg_card *c, int64_t value, uint32_t decimals);
 const char *fg_card_type(const cJSON *node); /* "a text", "an object", ...; for messages */
 /* Of `count` words, `stride` bytes apart (NULL: no word): the nearest to text, or NULL when none is near. */
 const char *fg_card_nearest(const char *text, const char *const *words, uint32_t count, uint32_t stride);
+/* The known vendor that a provider's name was likely meant to be; NULL: it is one, or resembles none. */
+const char *fg_card_vendor_near(const char *provider);
 /* The words with commas between; 0 when they do not fit. */
 int fg_card_word_list(const char *const *words, uint32_t count, uint32_t stride, char *buf, uint32_t cap);
 

@@ -96,6 +96,15 @@ static const vendor VENDORS[] = {
     {"litellm", FG_LOOKUP_SPEND_LOG, FG_CANCEL_UNKNOWN, FG_CANCEL_UNKNOWN},
 };
 
+const char *fg_card_vendor_near(const char *provider) {
+  for (uint32_t i = 0; i < FG_ARRAY_LEN(VENDORS); i++) {
+    if (strcmp(VENDORS[i].name, provider) == 0) {
+      return NULL;
+    }
+  }
+  return fg_card_nearest(provider, &VENDORS[0].name, (uint32_t)FG_ARRAY_LEN(VENDORS), sizeof *VENDORS);
+}
+
 static void vendor_defaults(fg_policy_route *r, fg_str provider, fg_str api) {
   for (uint32_t i = 0; i < FG_ARRAY_LEN(VENDORS); i++) {
     if (fg_str_eq(fg_str_of(VENDORS[i].name), provider)) {

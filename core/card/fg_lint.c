@@ -200,6 +200,27 @@ static int lint_prices(fg_card *c, const view *v) {
          AT_WORKFLOW(c, v, "routes", NULL, quote_route(c, without), " has no price, so money is not bounded in this workflow; add its price, or price: \"free\"");
 }
 
+/* With no money beyond the primary's estimate a stand-in must cost no more than that. Certain where no price of it is lower, one is higher, and it may write as
+ * much; with tokens or money above 0 it depends on the request. */
+static int lint_unpaid(fg_card *c, const view *v) {
+  enum { MAX_TOKENS_UNSTATED = 4096 };
+  const fg_policy_workflow *w = &v->w;
+  fg_policy_route primary = route_at(c, w->standin[0].route);
+  if (w->extra_cost_mode != FG_EXTRA_FIXED || w->extra_cost_nusd != 0 || primary.price_input == FG_PRICE_UNKNOWN) {
+    return 1;
+  }
+  for (uint32_t i = 1; i < w->standin_count; i++) {
+    fg_policy_route r = route_at(c, w->standin[i].route);
+    uint32_t most = primary.max_tokens != 0 ? primary.max_tokens : MAX_TOKENS_UNSTATED;
+    int dearer = r.price_input != FG_PRICE_UNKNOWN && r.price_input >= primary.price_input && r.price_output > primary.price_output;
+    if (dearer && (r.max_tokens != 0 ? r.max_tokens : MAX_TOKENS_UNSTATED) >= most &&
+        !AT_STANDIN(c, v, i, "budget.extra_cost_usd is 0 and ", quote_route(c, w->standin[i].route), " costs more than the primary: it is never paid for; raise extra_cost_usd")) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
 /* What the primary declares against what the workflow requires: it serves anyway, so a contradiction is somebody's mistake. */
 static int lint_primary(fg_card *c, const view *v) {
   fg_sections requires, provides;
@@ -285,13 +306,50 @@ static int lint_unused(fg_card *c) {
   return leave(c, 1);
 }
 
+static const char *const APIS[] = {"chat", "responses", "messages", "generateContent", "converse"};
+
+/* The word that a text was likely meant to be; NULL: it is one of them, or near none. */
+static const char *nearly(const char *text, const char *const *words, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (strcmp(words[i], text) == 0) {
+      return NULL;
+    }
+  }
+  return fg_card_nearest(text, words, count, sizeof *words);
+}
+
+/* A provider may be anybody; one that is nearly a known vendor is likely a slip, and its errors would be read without that vendor's words. */
+static int lint_providers(fg_card *c) {
+  for (const cJSON *m = c->routes->child; m != NULL; m = m->next) {
+    const cJSON *provider = member(m, "provider");
+    if (provider == NULL) {
+      continue; /* such a card does not load */
+    }
+    const char *near = fg_card_vendor_near(provider->valuestring);
+    c->depth = 0;
+    fg_card_push(c, "routes");
+    fg_card_push(c, m->string);
+    fg_card_push(c, "provider");
+    if (near != NULL && !FG_WARN(c, fg_card_quote(c, provider->valuestring), " is no vendor whose errors are known; did you mean ", fg_card_quote(c, near), "?")) {
+      return 0;
+    }
+    const cJSON *api = member(m, "api");
+    near = api != NULL ? nearly(api->valuestring, APIS, (uint32_t)FG_ARRAY_LEN(APIS)) : NULL;
+    c->path[c->depth - 1].key = "api";
+    if (near != NULL && !FG_WARN(c, fg_card_quote(c, api->valuestring), " is no API known here; did you mean ", fg_card_quote(c, near), "?")) {
+      return 0;
+    }
+  }
+  return leave(c, 1);
+}
+
 static int lint_workflow(fg_card *c, const view *v) {
   for (uint32_t i = 1; i < v->w.standin_count; i++) {
     if (!lint_verdict(c, v, i) || (v->w.standin[i].barred == 0 && !lint_approved(c, v, i))) {
       return 0;
     }
   }
-  return lint_times(c, v) && lint_fate(c, v) && lint_prices(c, v) && lint_primary(c, v) && lint_ladder(c, v);
+  return lint_times(c, v) && lint_fate(c, v) && lint_prices(c, v) && lint_unpaid(c, v) && lint_primary(c, v) && lint_ladder(c, v);
 }
 
 int fg_card_lint(fg_card *c) {
@@ -307,7 +365,7 @@ int fg_card_lint(fg_card *c) {
       return 0;
     }
   }
-  if (!lint_layers(c, attempts) || !lint_cap(c, longest) || !lint_unused(c)) {
+  if (!lint_layers(c, attempts) || !lint_cap(c, longest) || !lint_unused(c) || !lint_providers(c)) {
     return 0;
   }
   c->depth = 0;

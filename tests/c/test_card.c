@@ -374,6 +374,41 @@ static void escaped_keys(void) {
   fg_policy_free(p, &mem);
 }
 
+/* Warnings name the word that was likely meant, and what can never be paid. */
+static void lint_words(void) {
+  static const struct { const char *card, *path, *words; } CASES[] = {
+      {"{'version': 1, 'routes': {'m': {'provider': 'opnai', 'model': 'm'}}, 'workflows': {'w': {'kind': 'batch', 'routes': ['m'], 'queue': true}}}", "routes.m.provider",
+       "did you mean \"openai\"?"},
+      {"{'version': 1, 'routes': {'m': {'provider': 'p', 'model': 'm', 'api': 'respones'}}, 'workflows': {'w': {'kind': 'batch', 'routes': ['m'], 'queue': true}}}", "routes.m.api",
+       "did you mean \"responses\"?"},
+      {"{'version': 1, 'routes': {'m': {'provider': 'p', 'model': 'm', 'price': {'input': 1, 'output': 2}}, 'n': {'provider': 'q', 'model': 'n', 'price': {'input': 1, "
+       "'output': 3}}}, 'workflows': {'w': {'kind': 'batch', 'queue': true, 'routes': ['m', 'n'], 'budget': {'extra_cost_usd': 0}}}}",
+       "workflows.w.routes[1]", "never paid for"},
+  };
+  static const char *const SOUND[] = {
+      "{'version': 1, 'routes': {'m': {'provider': 'openai', 'model': 'm', 'api': 'converse'}}, 'workflows': {'w': {'kind': 'batch', 'routes': ['m'], 'queue': true}}}",
+      "{'version': 1, 'routes': {'m': {'provider': 'groq', 'model': 'm', 'api': 'native'}}, 'workflows': {'w': {'kind': 'batch', 'routes': ['m'], 'queue': true}}}",
+  };
+  for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+    fg_policy *p = card_must(CASES[i].card, 0);
+    fg_error err = {.size = sizeof err};
+    int found = 0;
+    for (uint32_t k = 0; fg_policy_lint(p, k, &err) == FG_OK; k++) {
+      found |= strcmp(err.path, CASES[i].path) == 0 && strstr(err.message, CASES[i].words) != NULL;
+    }
+    if (!FG_CHECK(found)) {
+      printf("  %s\n", CASES[i].words);
+    }
+    card_drop(p);
+  }
+  for (size_t i = 0; i < sizeof SOUND / sizeof SOUND[0]; i++) {
+    fg_policy *p = card_must(SOUND[i], 0);
+    fg_error err = {.size = sizeof err};
+    FG_EQ(fg_policy_lint(p, 0, &err), FG_ERR_RANGE);
+    card_drop(p);
+  }
+}
+
 static void arguments(void) {
   card_mem counts = {0, 0, 0, 0};
   fg_mem mem = card_allocator(&counts), none = {NULL, NULL, NULL};
@@ -417,6 +452,7 @@ int main(void) {
   many(3, 5000);
   limits_of_size();
   escaped_keys();
+  lint_words();
   arguments();
   cJSON_Delete(all);
   free(text);
