@@ -11,7 +11,7 @@
 #include "fg_atomic.h"
 
 enum { FG_GEN_BITS = 14, FG_GEN_MASK = (1 << FG_GEN_BITS) - 1 };
-enum { FG_SLOW_START_MS = 30000 };
+enum { FG_SLOW_START_MS = 15000 };
 
 typedef struct fg_breaker_config {
   uint32_t consecutive, window_ms, min_calls, failure_ppm; /* 0 consecutive or min_calls: that rule is off */

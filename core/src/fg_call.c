@@ -114,7 +114,7 @@ void fg_call_clocks(const fg_engine *e, const fg_call_state *s, uint32_t place, 
   if (left != UINT32_MAX) {
     left = fg_sub32(left, wait_ms);
   }
-  fg_clocks_of(w, s, fg_rec_of(e, s, place, t), left, spare, out);
+  fg_clocks_of(w, s, fg_rec_of(e, s, place, t), left, spare, t, out);
 }
 
 void fg_call_show_clocks(const fg_clocks *k, fg_decision *out) {

@@ -17,7 +17,7 @@ static void first_token(const fg_engine *e, fg_call_state *s, uint32_t text, int
     return;
   }
   if (s->stream_mode == FG_STREAM_YES) {
-    fg_health_first(&ask, fg_learn_kind(s), s->prompt_tokens, fg_since(s, t) - a->began_at, fg_rec_of(e, s, 0, t), t);
+    fg_health_first(&ask, fg_learn_kind(s), s->prompt_tokens, fg_since(s, t) - a->began_at, a->route != 0, t);
     fg_health_let_in(&ask, t);
   }
   fg_health_token(&ask, &a->ticket, text != 0 ? fg_health_stuck_at(&ask, 0, 0, a->progress_ms, t) : t + (int64_t)a->progress_ms, t);

@@ -2,6 +2,7 @@
  * token (300 s when the model reasons first). */
 #include "fg_estimate.h"
 
+#include "fg_cadence.h"
 #include "fg_math.h"
 #include "fg_sketch.h"
 #include "fg_stall.h"
@@ -76,7 +77,13 @@ static uint32_t first_token_of(const fg_policy_workflow *w, const fg_call_state 
   return q99.samples >= FG_STALL_SAMPLES ? fg_min32(fg_max32(fg_mul32(q99.ms, 2), FIRST_TOKEN_FLOOR_MS), prior) : prior;
 }
 
-void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms, uint32_t spare_ms, fg_clocks *out) {
+/* How many times slower its streams write now than usual, Q10: its first tokens may take as much longer. */
+static uint32_t slowness(const fg_route_rec *rec, int64_t t) {
+  const fg_cadence c = fg_cadence_look(&rec->cadence, &rec->cadence_usual, t);
+  return fg_cadence_slow(&c);
+}
+
+void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms, uint32_t spare_ms, int64_t t, fg_clocks *out) {
   const int whole = fg_answer_is_whole(s);
   const uint32_t kind = fg_learn_kind(s);
   const fg_quantile none = {0, 0};
@@ -107,5 +114,8 @@ void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_
   }
   prior = kind != FG_LEARN_STREAM && q99.samples < FG_STALL_SAMPLES ? first_token_of(w, s, none, total_of(w, s, NULL)) : 0;
   out->stall_ms = fg_stall_after_ms(q99.ms, q99.samples, kind != FG_LEARN_STREAM, prior);
+  if (rec != NULL) {
+    out->stall_ms = fg_sat32((uint64_t)out->stall_ms * slowness(rec, t) / FG_SLOW_ONE);
+  }
   out->stall_ms = fg_min32(out->stall_ms, out->total_ms);
 }

@@ -15,6 +15,6 @@ int fg_answer_is_whole(const fg_call_state *s);
 uint32_t fg_estimate_ms(const fg_policy_route *r, const fg_call_state *s, fg_route_rec *rec, uint32_t max_output_tokens);
 /* The time-outs of an attempt on the route whose record this is (NULL: none). left_ms: of the time budget (UINT32_MAX = none); spare_ms: estimate of the best stand-in that
  * could still serve after this attempt, 0 = none. */
-void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms, uint32_t spare_ms, fg_clocks *out);
+void fg_clocks_of(const fg_policy_workflow *w, const fg_call_state *s, fg_route_rec *rec, uint32_t left_ms, uint32_t spare_ms, int64_t t, fg_clocks *out);
 
 #endif /* FG_ESTIMATE_H */

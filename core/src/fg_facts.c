@@ -256,7 +256,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
   }
   if (stage == FG_STAGE_FAILURE) { /* before the first attempt neither time nor bucket refuses a route */
     c->estimate_ms = fg_estimate_ms(r, s, ask.route, output);
-    fg_clocks_of(w, s, ask.route, UINT32_MAX, 0, &clocks);
+    fg_clocks_of(w, s, ask.route, UINT32_MAX, 0, t, &clocks);
     c->first_token_ms = clocks.first_token_ms;
     const uint32_t retry = place == base_place;
     c->bucket = bucket_says(e, s, retry ? fg_price_of_retry(e, s, t) : fg_price_of_fallback(s), retry, t);

@@ -86,9 +86,9 @@ enum { /* what fg_health_result and fg_health_scan changed (bits) */
 uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_outcome *outcome, int64_t t);
 /* The same for an attempt dropped without a word, by whoever has neither clock nor policy. */
 void fg_health_abandon(fg_region *r, fg_ticket *ticket);
-/* How a route is served, from what its attempts tell (fg_health_flow.c). First token: how long it took, for how many prompt tokens; learned
- * is another route's record to predict by while this one has too few samples, NULL none. */
-void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, const fg_route_rec *learned, int64_t t);
+/* How a route is served, from what its attempts tell (fg_health_flow.c). First token: how long it took, for how many prompt tokens;
+ * standin: 1 when the route serves another's traffic. */
+void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, uint32_t standin, int64_t t);
 /* Text of a stream, ms after the text before. */
 void fg_health_text(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int64_t t);
 /* A complete stream: its text after the first piece. */

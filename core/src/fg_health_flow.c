@@ -7,11 +7,11 @@
 #include "fg_stall.h"
 
 enum {
-  SAMPLES = 20,         /* first tokens before a prediction judges one */
-  CLEAN_MS = 50,
-  LATE_MS = 250,        /* and half of what was expected: later than that has queued */
-  BORROWED_LATE_MS = 500, /* and all of it, where another route's times had to do */
+  SAMPLES = 8,          /* first tokens before they judge another */
+  SKETCHED = 50,        /* before their spread is known */
   UNUSUAL_PPM = 950000, /* what one in twenty takes is late by chance, not by a queue */
+  LATE_MS = 150,        /* and a quarter of what was expected: later than that has queued */
+  CLEAN_MS = 50,        /* and a quarter: up to there it has not */
   STUCK_MS = 2000       /* behind a fifth of the usual speed by so much: stuck */
 };
 
@@ -20,25 +20,42 @@ static uint32_t in_flight(const fg_health_ask *ask) { return fg_gauge_sum(ask->r
 static uint32_t slower(uint32_t ms, uint32_t slow_q10) { return fg_sat32((uint64_t)ms * slow_q10 / FG_SLOW_ONE); }
 
 /* A first token later than this has queued; 0: it cannot be judged. expected: as the route is now, without a queue. */
-static uint32_t late_after(fg_route_rec *route, uint32_t kind, uint32_t prompt_tokens, const fg_route_rec *learned, uint32_t slow, uint32_t *expected) {
-  const uint32_t own = fg_learn_samples(&route->learn[kind]);
-  if (own >= SAMPLES) {
-    *expected = slower(fg_learn_predict(&route->learn[kind], prompt_tokens), slow);
-    const uint32_t unusual = slower(fg_learn_quantile(&route->learn[kind], prompt_tokens, UNUSUAL_PPM).ms, slow);
-    return fg_max32(*expected + *expected / 4 + LATE_MS, unusual + unusual / 4);
+static uint32_t late_after(fg_route_rec *route, uint32_t kind, uint32_t prompt_tokens, uint32_t slow, uint32_t *expected) {
+  fg_learn *own = &route->learn[kind];
+  const uint32_t samples = fg_learn_samples(own);
+  if (samples < SAMPLES) {
+    return 0;
   }
-  if (learned != NULL && learned != route && fg_learn_samples(&learned->learn[kind]) >= SAMPLES) {
-    *expected = slower(fg_learn_predict(&learned->learn[kind], prompt_tokens), slow);
-    return *expected + *expected / 2 + BORROWED_LATE_MS;
+  *expected = slower(fg_learn_predict(own, prompt_tokens), slow);
+  if (samples < SKETCHED) {
+    return *expected + *expected / 2 + LATE_MS;
   }
-  return 0;
+  const uint32_t unusual = slower(fg_learn_quantile(own, prompt_tokens, UNUSUAL_PPM).ms, slow);
+  return fg_max32(*expected + *expected / 4 + LATE_MS, unusual + unusual / 4);
 }
 
-void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, const fg_route_rec *learned, int64_t t) {
+/* What may be learned from: not while the route is suspected or slow, else a brownout becomes the norm; and sparingly where a queue may be of
+ * our own making. Then one first token now and then is learned all the same, so that a route that is slower for good is not held to its past for
+ * ever: half of that is forgotten in 12 minutes for a primary, in an hour for a stand-in, whose whole traffic comes at once. */
+static int may_learn(const fg_health_ask *ask, uint32_t kind, uint32_t crowded, uint32_t standin, int64_t t) {
+  fg_route_rec *route = ask->route;
+  const int first_ones = fg_learn_samples(&route->learn[kind]) < SAMPLES && fg_limit_now(&route->limit, t) == 0;
+  const uint64_t every_ms = crowded ? (standin ? 60000 : 10000) : standin ? 5000 : 0;
+  uint64_t last = fg_load(&route->learned);
+  if (first_ones || every_ms == 0) {
+    return 1;
+  }
+  if (last + every_ms > (uint64_t)t && last <= (uint64_t)t) {
+    return 0;
+  }
+  return fg_cas(&route->learned, &last, (uint64_t)t);
+}
+
+void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, uint32_t standin, int64_t t) {
   fg_route_rec *route = ask->route;
   const fg_cadence speed = fg_cadence_look(&route->cadence, &route->cadence_usual, t);
   uint32_t expected = 0;
-  const uint32_t late = late_after(route, kind, prompt_tokens, learned, fg_cadence_slow(&speed), &expected);
+  const uint32_t late = late_after(route, kind, prompt_tokens, fg_cadence_slow(&speed), &expected);
   const uint32_t now = in_flight(ask);
   if (fg_breaker_peek(&route->breaker, ask->breaker, NULL, t).state != FG_BREAKER_CLOSED) {
     return;
@@ -48,10 +65,8 @@ void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_to
   } else if (late != 0 && took_ms <= expected + expected / 4 + CLEAN_MS) {
     fg_limit_in_time(&route->limit, &route->crowd, now, t);
   }
-  /* Learning stops while the route is suspected, slow or crowded: else a brownout becomes the norm. With few in flight the crowd is not ours,
-   * and what is seen is what is. */
-  const int crowded = fg_limit_now(&route->limit, t) != 0 || (late != 0 && took_ms > late);
-  if (fg_stall_get(&route->evidence).z_milli <= FG_Z_STALL && !fg_cadence_slows(&speed) && (!crowded || now <= FG_LIMIT_LEAST)) {
+  const uint32_t crowded = fg_limit_now(&route->limit, t) != 0 || (late != 0 && took_ms > late);
+  if (fg_stall_get(&route->evidence).z_milli <= FG_Z_STALL && !fg_cadence_slows(&speed) && may_learn(ask, kind, crowded, standin, t)) {
     fg_learn_record(&route->learn[kind], prompt_tokens, took_ms);
   }
 }

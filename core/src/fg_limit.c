@@ -2,7 +2,7 @@
 #include "fg_math.h"
 
 enum {
-  VALUE_AT = 44, VALUE_BITS = 20, ONE = 16, GROW = 2, CUT_AT = 22, STEP_MS = 64, STEP_BITS = 22, STEP_MASK = (1 << STEP_BITS) - 1,
+  VALUE_AT = 44, VALUE_BITS = 20, ONE = 16, GROW = 2, FASTER_MS = 7000, CUT_AT = 22, STEP_MS = 64, STEP_BITS = 22, STEP_MASK = (1 << STEP_BITS) - 1,
   FORGET_MS = 15000,
   GOOD_AT = 48, LATE_AT = 32, COUNT_BITS = 16, HALF_LIFE_MS = 2000,
   LATE_LEAST = 5 * ONE / 2 /* 2.5: three late ones, a little decayed */
@@ -38,7 +38,7 @@ void fg_limit_brake(fg_word *w, uint32_t in_flight, int64_t t) {
   }
 }
 
-static int nearly_used(limit l, uint32_t in_flight) { return (uint64_t)in_flight * ONE * 8 >= (uint64_t)l.value * 7; }
+static int nearly_used(limit l, uint32_t in_flight) { return (uint64_t)in_flight * 8 >= (uint64_t)(l.value / ONE) * 7; }
 
 void fg_limit_admitted(fg_word *w, uint32_t in_flight, int64_t t) {
   uint64_t old = fg_load(w);
@@ -81,6 +81,9 @@ static counts count(fg_word *crowd, uint32_t late, int64_t t) {
   }
 }
 
+/* Carefully at first; faster the longer ago it was lowered, for what it was lowered for may be over. */
+static uint32_t growth(limit l, int64_t t) { return (uint32_t)fg_min64(GROW + since(l.cut, t) / FASTER_MS, ONE); }
+
 void fg_limit_in_time(fg_word *w, fg_word *crowd, uint32_t in_flight, int64_t t) {
   const counts c = count(crowd, 0, t);
   uint64_t old = fg_load(w);
@@ -89,7 +92,7 @@ void fg_limit_in_time(fg_word *w, fg_word *crowd, uint32_t in_flight, int64_t t)
     if (!nearly_used(l, in_flight) || c.late * 8 > c.good + c.late) {
       return;
     }
-    l.value = fg_min32(l.value + GROW, (1u << VALUE_BITS) - 1);
+    l.value = fg_min32(l.value + growth(l, t), (1u << VALUE_BITS) - 1);
     if (fg_cas(w, &old, pack(l))) {
       return;
     }

@@ -173,8 +173,8 @@ static void slow_start(void) {
   p = admit(&w, 30400);
   FG_EQ(fg_breaker_report(&w, &usual, p.generation, 1, FG_REPORT_OK, 0, 30500), FG_TURN_CLOSED);
   FG_EQ(fg_breaker_ramp_ppm(&w, 30500), 100000);
-  FG_EQ(fg_breaker_ramp_ppm(&w, 45500), 500000);
-  FG_EQ(fg_breaker_ramp_ppm(&w, 60500), 1000000);
+  FG_EQ(fg_breaker_ramp_ppm(&w, 38000), 500000);
+  FG_EQ(fg_breaker_ramp_ppm(&w, 45500), 1000000);
   fg_breaker_levels again = run_of(fg_breaker_generation(&w), 5); /* a failure during the ramp */
   fg_word y = w;
   (void)fg_breaker_settle(&y, &usual, &again, 40000);

@@ -380,16 +380,16 @@ static void ramp(void) {
   uint32_t taken = 0;
   for (uint64_t i = 0; i < 1000; i++) {
     b.ask.rand = i * (UINT64_MAX / 1000);
-    taken += bed_health(&b, 45000) == FG_HEALTH_OK;
+    taken += bed_health(&b, 37500) == FG_HEALTH_OK;
   }
   FG_CHECK(taken > 490 && taken < 510);
   b.ask.rand = UINT64_MAX;
-  FG_EQ(bed_health(&b, 45000), FG_HEALTH_RAMPING);
-  FG_CHECK(!bed_admit(&b, &k, 45000));
+  FG_EQ(bed_health(&b, 37500), FG_HEALTH_RAMPING);
+  FG_CHECK(!bed_admit(&b, &k, 37500));
   b.ask.ignore_ramp = 1;
-  FG_EQ(bed_health(&b, 45000), FG_HEALTH_OK);
+  FG_EQ(bed_health(&b, 37500), FG_HEALTH_OK);
   b.ask.ignore_ramp = 0;
-  FG_EQ(bed_health(&b, 60000), FG_HEALTH_OK);
+  FG_EQ(bed_health(&b, 45000), FG_HEALTH_OK);
   bed_close(&b);
 }
 

@@ -13,7 +13,7 @@ from .latches import LEASE, Latches, Seen
 
 CLOSED, OPEN, HALF = "closed", "open", "half_open"
 STALL_UP, STALL_DOWN, STALL_TOP, STALL_OPEN = 2303, 642, 13_800, 6_900
-SLOW_START = 30_000
+SLOW_START = 15_000
 STALL_AFTER = 10_000  # until 50 samples; streamed answers that do not reason
 
 
