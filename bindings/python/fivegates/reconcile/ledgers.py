@@ -197,6 +197,11 @@ class _Reader:
                 place, line.get("api_key_id"))
             call.tokens = line["tokens"]
         elif "held_usd" not in line and call.live is not None:
+            if line["action"] == "accept" and line["attempt"] != call.live.n:
+                self._facts.incomplete += 1  # another one's, whose permit is not there
+                yield self._lost(name, call)
+                call.tokens = line["tokens"]
+                return
             yield self._ended(name, call, call.live, line, at)
             call.live = None
             call.tokens = line["tokens"]

@@ -7,7 +7,7 @@ import itertools
 import json
 import typing
 
-from fivegates.reconcile.buckets import Leftover
+from fivegates.reconcile.cells import Leftover
 from fivegates.reconcile.ledgers import LedgerFacts
 from fivegates.reconcile.money import PriceBook, text
 from fivegates.reconcile.rows import stamp

@@ -9,7 +9,8 @@ import re
 import time
 import typing
 
-from fivegates.reconcile.buckets import Leftover, match_buckets
+from fivegates.reconcile.buckets import match_buckets
+from fivegates.reconcile.cells import Leftover
 from fivegates.reconcile.files import Export, open_export
 from fivegates.reconcile.importers import FORMATS
 from fivegates.reconcile.ledgers import LedgerFacts, read_ledgers
@@ -230,6 +231,10 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
         else:
             learn_prompts(store, provider)
             left += match_buckets(store, one, book, tally)
+    # Whose end is not written may have been served: billed, and perhaps not
+    # for nothing.
+    store.db.execute("UPDATE attempt SET verdict = 'maybe', confidence = 'possible' "
+                     "WHERE kind = 'lost' AND verdict = 'billed'")
     return Report(store, facts, given, chosen, book, now, left, tally,
                   {"twice in the ledgers": twice, "twice in the exports": dropped})
 

@@ -1,0 +1,1 @@
+"""Traffic with a known bill, and its exports: what tests `fivegates reconcile`."""
