@@ -9,7 +9,7 @@
 #include "fivegates.h"
 
 enum { DRILL_BACKUPS_MAX = 7, DRILL_EFFECTS_MAX = 8, DRILL_FAULTS_MAX = 32, DRILL_SEEDS_MAX = 1000, DRILL_TENANTS_MAX = 10000 };
-enum { DRILL_NAME_MAX = 32 };
+enum { DRILL_NAME_MAX = 32, DRILL_SLOTS_MAX = 10000000 };
 
 #define DRILL_STRATEGY_MAP(XX)                                                                              \
   XX(0, NAIVE, naive)             /* three tries, no wait, primary and backup in turn */                    \
@@ -146,6 +146,8 @@ typedef struct drill_state { /* what a fault makes of a provider at one moment *
 /* provider: 0 the primary, then the backups; since_us: from the start of the fault's phase. */
 drill_state drill_fault_at(const drill_config *c, const drill_fault *f, uint32_t provider, int64_t since_us);
 
+/* Microseconds a request takes at full speed, when it does not wait. */
+int64_t drill_takes_us(const drill_config *c);
 /* Slots of one backup, and the bound on full answers under a fault (parts per million). */
 uint32_t drill_backup_slots(const drill_config *c);
 int64_t drill_bound(const drill_config *c, const drill_fault *f);

@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 
+enum { OUTPUT_MAX = 1000000 };
+#define WORK_MAX_US INT64_C(1000000000000)
+
 const strategy *drill_strategy_of(const job *j) { return j->population == POP_A ? drill_strategies[j->strategy] : &drill_own_users; }
 
 static uint32_t adopter(const drill_config *c, uint32_t tenant) {
@@ -36,7 +39,8 @@ job *drill_job_new(world *w, uint32_t population) {
   const uint32_t n = w->record_count++;
   /* Sizes depend on the request's number, which is the same for every strategy: arrivals are. */
   uint64_t sizes = drill_hash(w->seed, DRILL_FOR_SIZES, n);
-  const int64_t output = (int64_t)c->output_tokens * drill_lognormal(&sizes, c->output_cv_ppm) / 1000000;
+  int64_t output = (int64_t)c->output_tokens * drill_lognormal(&sizes, c->output_cv_ppm) / 1000000;
+  output = output < OUTPUT_MAX ? output : OUTPUT_MAX;
   *j = (job){.self = i,
              .record = n,
              .serial = ++w->serial,
@@ -91,6 +95,13 @@ static void clock_next(world *w, attempt *a) {
   drill_plan(w, at, EV_CLOCK, a->self, a->id);
 }
 
+/* A piece of work times so many millionths; longer than any run is as long as any run. */
+static int64_t times(int64_t us, int64_t ppm) {
+  us = us < WORK_MAX_US ? us : WORK_MAX_US;
+  const int64_t product = us / 1000000 * ppm + us % 1000000 * ppm / 1000000;
+  return product < WORK_MAX_US ? product : WORK_MAX_US;
+}
+
 attempt *drill_send(world *w, job *j, uint32_t provider, uint32_t small, uint32_t number) {
   const drill_config *c = w->c;
   uint32_t place = 0;
@@ -117,11 +128,11 @@ attempt *drill_send(world *w, job *j, uint32_t provider, uint32_t small, uint32_
   a->first_token_at = -1;
   uint64_t noise = drill_hash(w->seed, DRILL_FOR_NOISE, (uint64_t)j->record << 8 | j->tries);
   const int64_t start = c->first_token_us + (int64_t)j->prompt * 1000000 / c->prompt_rate;
-  a->prefill_us = start * drill_lognormal(&noise, c->first_token_cv_ppm) / 1000000;
-  a->decode_us = (int64_t)j->output * 1000000000 / c->rate_milli * drill_lognormal(&noise, c->speed_cv_ppm) / 1000000;
+  a->prefill_us = times(start, drill_lognormal(&noise, c->first_token_cv_ppm));
+  a->decode_us = times((int64_t)j->output * 1000000000 / c->rate_milli, drill_lognormal(&noise, c->speed_cv_ppm));
   if (small) {
-    a->prefill_us = a->prefill_us * c->small_ppm / 1000000;
-    a->decode_us = a->decode_us * c->small_ppm / 1000000;
+    a->prefill_us = times(a->prefill_us, c->small_ppm);
+    a->decode_us = times(a->decode_us, c->small_ppm);
   }
   if (j->population == POP_A && drill_in_fault(w)) {
     w->attempts_in_fault++;

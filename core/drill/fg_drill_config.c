@@ -10,6 +10,7 @@
 
 #define SECOND INT64_C(1000000)
 #define DAY (86400 * SECOND)
+#define REQUESTS_MAX 20000000
 
 enum { AS_U32, AS_I64, AS_BOOL, AS_GROUP, AS_STRATEGY, AS_STRATEGIES, AS_FAULTS, AS_CARD, AS_SEED, AS_EFFECTS, AS_TARGET, AS_NAME };
 
@@ -41,13 +42,14 @@ static const field sizes[] = {
     U32("output_cv", output_cv_ppm, 1000000, 0, 3000000), U32("first_token_cv", first_token_cv_ppm, 1000000, 0, 3000000),
     U32("speed_cv", speed_cv_ppm, 1000000, 0, 3000000),   END};
 static const field speed[] = {I64("first_token_ms", first_token_us, 1000, 0, 60 * SECOND), U32("prompt_per_s", prompt_rate, 1, 1, 10000000),
-                              U32("tokens_per_s", rate_milli, 1000, 1, 100000000), I64("error_ms", error_us, 1000, 1, 60 * SECOND), END};
+                              U32("tokens_per_s", rate_milli, 1000, 100, 100000000), I64("error_ms", error_us, 1000, 1000, 60 * SECOND),
+                              END};
 static const field slots[] = {U32("primary", primary_slots, 1, 1, 100000), U32("backup", backup_slots, 1, 0, 100000), END};
-static const field client[] = {I64("first_token_s", first_token_timeout_us, SECOND, 1, DAY),
-                               I64("attempt_s", attempt_timeout_us, SECOND, 1, DAY), I64("deadline_s", deadline_us, SECOND, 1, DAY),
-                               I64("interactive_s", interactive_us, SECOND, 1, DAY), END};
-static const field price[] = {I64("input", price_input, 1000000000, 0, INT64_C(1000000000000)),
-                              I64("output", price_output, 1000000000, 0, INT64_C(1000000000000)), END};
+static const field client[] = {
+    I64("first_token_s", first_token_timeout_us, SECOND, SECOND / 10, DAY), I64("attempt_s", attempt_timeout_us, SECOND, SECOND / 10, DAY),
+    I64("deadline_s", deadline_us, SECOND, SECOND / 10, DAY), I64("interactive_s", interactive_us, SECOND, SECOND / 10, DAY), END};
+static const field price[] = {I64("input", price_input, 1000000000, 0, INT64_C(100000000000)),
+                              I64("output", price_output, 1000000000, 0, INT64_C(100000000000)), END};
 
 static const field top[] = {OTHER("seed", AS_SEED, seed),
                             U32("seeds", seeds, 1, 1, DRILL_SEEDS_MAX),
@@ -91,7 +93,7 @@ static const field effect_fields[] = {F("target", AS_TARGET, drill_effect, targe
                                       END};
 static const field burst_fields[] = {F("every_s", AS_I64, drill_fault, burst_every_us, SECOND, SECOND, DAY),
                                      F("length_s", AS_I64, drill_fault, burst_length_us, SECOND, 1, DAY),
-                                     F("times", AS_I64, drill_fault, burst_ppm, 1000000, 1, 1000000000), END};
+                                     F("times", AS_I64, drill_fault, burst_ppm, 1000000, 1, 100000000), END};
 static const field fault_fields[] = {F("name", AS_NAME, drill_fault, name, 0, 0, 0),
                                      F("effects", AS_EFFECTS, drill_fault, effect, 0, 0, 0),
                                      F("cancel_frees", AS_BOOL, drill_fault, cancel_frees, 0, 0, 0),
@@ -202,8 +204,18 @@ static int read_number(reader *r, const cJSON *v, const field *f, int64_t *out) 
   const int in = cJSON_IsNumber(v) && scaled >= (double)f->min - 0.5 && scaled <= (double)f->max + 0.5;
   const int64_t stored = in ? (int64_t)(scaled + 0.5) : -1;
   const double off = in ? scaled - (double)stored : 0;
-  if (!in || off > 1e-3 || off < -1e-3) {
+  if (!in) {
     (void)snprintf(text, sizeof text, f->unit == 1 ? "must be a whole number from %s to %s" : "must be a number from %s to %s", low, high);
+    return fail(r, text);
+  }
+  if (off > 1e-3 || off < -1e-3) { /* finer than it can be kept */
+    int decimals = 0;
+    for (int64_t unit = f->unit; unit > 1; unit /= 10) {
+      decimals++;
+    }
+    (void)snprintf(text, sizeof text,
+                   f->unit == 1 ? "must be a whole number from %s to %s" : "must be a number from %s to %s, with at most %d decimals", low,
+                   high, decimals);
     return fail(r, text);
   }
   *out = stored;
@@ -459,37 +471,50 @@ int32_t drill_config_read(drill_config *c, const char *text, uint64_t len, fg_er
   return good ? FG_OK : FG_ERR_RANGE;
 }
 
+/* Requests of a run under this fault, about. */
+static int64_t requests_of(const drill_config *c, const drill_fault *f) {
+  const int64_t seconds = (c->warm_us + c->fault_us + c->after_us) / SECOND + 1;
+  const int64_t a = (int64_t)c->a_milli * c->scale, b = (int64_t)c->b_milli * c->backups * c->scale;
+  const int64_t burst = f->burst_every_us != 0 ? a / 1000 * (c->fault_us / SECOND) * (f->burst_ppm / 1000000) : 0;
+  return (a + b) / 1000 * seconds + burst;
+}
+
+static int at(reader *r, const char *path, const char *message) {
+  (void)into(r, path);
+  return fail(r, message);
+}
+
+static int check_fault(reader *r, const drill_config *c, const drill_fault *f) {
+  if (f->burst_every_us != 0 && (f->burst_length_us == 0 || f->burst_length_us > f->burst_every_us || f->burst_ppm == 0)) {
+    return at(r, "burst", "needs every_s, length_s and times, and length_s is at most every_s");
+  }
+  if (requests_of(c, f) > REQUESTS_MAX) {
+    return at(r, "population", "more than 20 million requests; lower the rates, the scale, the phases or the burst");
+  }
+  for (uint32_t n = 0; n < f->count; n++) {
+    const drill_effect *e = &f->effect[n];
+    if (e->start_us >= c->fault_us || e->start_us + e->length_us > c->fault_us) {
+      return at(r, "effects", "an effect must lie within the fault's phase: start_s + length_s is at most phases.fault_s");
+    }
+  }
+  return 1;
+}
+
 int32_t drill_config_check(const drill_config *c, fg_error *err) {
   reader r = {.err = err};
-  const drill_effect *e;
   int good = 1;
   if (c->deadline_us < c->first_token_timeout_us) {
-    (void)into(&r, "client.first_token_s");
-    good = fail(&r, "must not be longer than deadline_s");
-  } else if ((int64_t)(c->a_milli + c->b_milli * c->backups) * c->scale / 1000 * ((c->warm_us + c->fault_us + c->after_us) / SECOND) >
-             20000000) {
-    (void)into(&r, "population");
-    good = fail(&r, "more than 20 million requests; lower the rates, the scale or the phases");
+    good = at(&r, "client.first_token_s", "must not be longer than deadline_s");
+  } else if (drill_takes_us(c) > DAY) {
+    good = at(&r, "speed", "one request takes more than a day; raise prompt_per_s or tokens_per_s, or make it smaller");
   } else if (drill_backup_slots(c) == 0 && c->b_milli != 0) {
-    (void)into(&r, "slots.backup");
-    good = fail(&r, "a backup without a slot cannot serve its own users; raise it, or spare");
+    good = at(&r, "slots.backup", "a backup without a slot cannot serve its own users; raise it, or spare");
   }
   for (uint32_t i = 0; good && i < c->fault_count; i++) {
-    const drill_fault *f = &c->fault[i];
     char key[40];
     (void)snprintf(key, sizeof key, "faults[%u]", i);
     (void)into(&r, key);
-    if (f->burst_every_us != 0 && (f->burst_length_us == 0 || f->burst_length_us > f->burst_every_us || f->burst_ppm == 0)) {
-      (void)into(&r, "burst");
-      good = fail(&r, "needs every_s, length_s and times, and length_s is at most every_s");
-    }
-    for (uint32_t n = 0; good && n < f->count; n++) {
-      e = &f->effect[n];
-      if (e->start_us >= c->fault_us || e->start_us + e->length_us > c->fault_us) {
-        (void)into(&r, "effects");
-        good = fail(&r, "an effect must lie within the fault's phase: start_s + length_s is at most phases.fault_s");
-      }
-    }
+    good = check_fault(&r, c, &c->fault[i]);
     r.path[0] = 0;
   }
   return good ? FG_OK : FG_ERR_RANGE;

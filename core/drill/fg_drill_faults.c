@@ -98,15 +98,17 @@ static int64_t served_milli(const drill_config *c, uint32_t slots, const drill_s
   return s->rate_limit != 0 ? smaller(n, (int64_t)s->rate_limit * 1000000000 / s->rate_window_us) : n;
 }
 
+int64_t drill_takes_us(const drill_config *c) {
+  return c->first_token_us + (int64_t)c->prompt_tokens * 1000000 / c->prompt_rate + (int64_t)c->output_tokens * 1000000000 / c->rate_milli;
+}
+
 uint32_t drill_backup_slots(const drill_config *c) {
   if (c->backup_slots != 0) {
     return c->backup_slots * c->scale;
   }
   /* 1.5 times what B uses, and a share of what A uses; in slots, at full speed */
-  const int64_t takes =
-      c->first_token_us + (int64_t)c->prompt_tokens * 1000000 / c->prompt_rate + (int64_t)c->output_tokens * 1000000000 / c->rate_milli;
   const int64_t milli = (int64_t)c->b_milli * 3 / 2 + (int64_t)c->a_milli * c->spare_ppm / 1000000 / c->backups;
-  return (uint32_t)((milli * c->scale * (takes / 1000) + 500000) / 1000000);
+  return (uint32_t)smaller((milli * c->scale * (drill_takes_us(c) / 1000) + 500000) / 1000000, DRILL_SLOTS_MAX);
 }
 
 int64_t drill_bound(const drill_config *c, const drill_fault *f) {

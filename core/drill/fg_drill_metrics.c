@@ -44,6 +44,20 @@ typedef struct span {
 } span;
 static int within(const record *r, span s) { return r->arrived_at >= s.from && r->arrived_at < s.to; }
 
+/* The first record of this time or later: records are in the order of arrival. */
+static uint32_t first_at(const world *w, int64_t time) {
+  uint32_t low = 0, high = w->record_count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (w->record[middle].arrived_at < time) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 static void of_a(const world *w, span fault, values *x, int64_t *m) {
   int64_t requests = 0, counted = 0, useful = 0, soon = 0, full = 0, small = 0, refused = 0, rest = 0, rest_useful = 0;
   for (uint32_t i = 0; i < w->record_count; i++) {
@@ -109,9 +123,9 @@ static void of_b(const world *w, span s, values *x, int64_t *success, int64_t *p
 static void piece(const world *w, span s, values *x, int64_t *count, int64_t *good, int64_t *primary, int64_t *p95) {
   *count = *good = *primary = 0;
   x->count = 0;
-  for (uint32_t i = 0; i < w->record_count; i++) {
+  for (uint32_t i = first_at(w, s.from); i < w->record_count && w->record[i].arrived_at < s.to; i++) {
     const record *r = &w->record[i];
-    if (!is_b(r) && r->adopter && within(r, s)) {
+    if (!is_b(r) && r->adopter) {
       ++*count;
       *good += answered(w, r);
       *primary += answered(w, r) && r->served_by == 0;

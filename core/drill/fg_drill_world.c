@@ -49,8 +49,8 @@ static void next_arrival(world *w, uint32_t population) {
   while (base != 0) {
     int64_t until = INT64_MAX;
     const int64_t rate = population == POP_A && in_burst(w, at, &until) ? base * w->fault->burst_ppm / 1000000 : base;
-    const int64_t gap = need * 1000 / rate;
-    if (until == INT64_MAX || at + gap < until) {
+    const int64_t gap = rate != 0 ? need * 1000 / rate : INT64_MAX; /* a burst may also be a pause */
+    if (until == INT64_MAX || gap < until - at) {
       at += gap;
       break;
     }

@@ -169,6 +169,7 @@ static void bad_configurations(void) {
   refused("{\"seeds\": \"3\"}", "seeds", "whole number");
   refused("{\"population\": {\"a_per_s\": 0}}", "population.a_per_s", "from 0.001");
   refused("{\"population\": {\"a_per_s\": 1e300}}", "population.a_per_s", "to 10000");
+  refused("{\"population\": {\"b_per_s\": 33.33333}}", "population.b_per_s", "at most 3 decimals");
   refused("{\"population\": 4}", "population", "object");
   refused("{\"faults\": []}", "faults", "list");
   refused("{\"faults\": [\"brownout\", \"brown\"]}", "faults[1]", "no such fault; there are brownout");
@@ -186,7 +187,10 @@ static void bad_configurations(void) {
   refused("{\"ladder\": 1}", "ladder", "true or false");
   refused("{\"adopters\": 1.5}", "adopters", "from 0 to 1");
   refused("{\"client\": {\"deadline_s\": 5}}", "client.first_token_s", "deadline_s");
-  refused("{\"scale\": 100, \"population\": {\"a_per_s\": 10000}}", "population", "20 million");
+  refused("{\"scale\": 100, \"population\": {\"a_per_s\": 10000}}", "faults[0].population", "20 million");
+  refused("{\"faults\": [\"none\", {\"name\": \"x\", \"burst\": {\"every_s\": 5, \"length_s\": 1, \"times\": 100}}], \"scale\": 100}",
+          "faults[1].population", "20 million");
+  refused("{\"speed\": {\"tokens_per_s\": 0.1}, \"request\": {\"output_tokens\": 10000}}", "speed", "more than a day");
   refused("{\"card\": []}", "card", "object");
   drill_config c;
   fg_error e;
