@@ -11,6 +11,7 @@ import csv
 import dataclasses
 import decimal
 import io
+import itertools
 import json
 import os
 import typing
@@ -62,6 +63,7 @@ class Export:
     size: int
     notes: "list[str]" = dataclasses.field(default_factory=list)
     tell: "typing.Callable[[], int]" = lambda: 0
+    close: "typing.Callable[[], object]" = lambda: None
 
 
 def _names(formats: "typing.Sequence[Format]") -> str:
@@ -113,11 +115,12 @@ def open_export(path: str, formats: "typing.Sequence[Format]") -> Export:
         raise ReconcileError(f"{path}: it is packed; unpack it and give the "
                              "files inside")
     text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-    if head[:1] in b"[{":
-        export = _json(path, text, size, formats)
-    else:
-        export = _csv(path, text, size, formats)
-    export.tell = raw.tell
+    try:
+        export = (_json if head[:1] in b"[{" else _csv)(path, text, size, formats)
+    except BaseException:
+        text.close()
+        raise
+    export.tell, export.close = raw.tell, text.close
     return export
 
 
@@ -150,8 +153,6 @@ def _csv(path: str, text: io.TextIOWrapper, size: int,
         except (csv.Error, UnicodeDecodeError) as exc:
             raise ReconcileError(f"{path}:{reader.line_num}: not a CSV of UTF-8 "
                                  f"text: {exc}; export it again") from None
-        finally:
-            text.close()
 
     return Export(path, chosen, items(), size, _unknown(chosen, header))
 
@@ -219,20 +220,14 @@ def _json(path: str, text: io.TextIOWrapper, size: int,
     chosen = _choose(path, found[0], list(_as_record(*found)), "json", formats)
 
     def items() -> "typing.Iterator[Item]":
-        record: "tuple[str, object] | None" = found
-        try:
-            while record is not None:
-                place, value = record
-                one = _as_record(place, value)
-                for name in chosen.required:
-                    if name not in one:
-                        raise ReconcileError(
-                            f"{place}: the key {name} of {chosen.title} is not "
-                            "there; export it again, whole")
-                yield from chosen.read(one, place)
-                record = next(records, None)
-        finally:
-            text.close()
+        for place, value in itertools.chain([found], records):
+            one = _as_record(place, value)
+            for name in chosen.required:
+                if name not in one:
+                    raise ReconcileError(
+                        f"{place}: the key {name} of {chosen.title} is not "
+                        "there; export it again, whole")
+            yield from chosen.read(one, place)
 
     notes += _unknown(chosen, _as_record(*found))
     return Export(path, chosen, items(), size, notes)

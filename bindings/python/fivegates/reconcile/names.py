@@ -24,6 +24,7 @@ _VARIANT = re.compile(r":[a-z0-9-]+$")
 _DATE = re.compile(r"[-@]20\d\d-?\d\d-?\d\d$")
 
 
+@functools.lru_cache(maxsize=1024)
 def provider_of(name: str) -> str:
     """The short name of a provider: of OpenTelemetry's, a card's, a gateway's."""
     low = name.strip().lower()

@@ -198,8 +198,10 @@ class Report:
                 continue
             sources = [str(i) for i, one in enumerate(self._given)
                        if one.format.name == best[2]]
-            for i in sources:
-                self._given[int(i)].role.add("money")
+            for (src,) in self._store.rows("SELECT DISTINCT src FROM bill WHERE cost IS NOT "
+                                           "NULL AND provider = ?", provider):
+                if str(src) in sources:
+                    self._given[src].role.add("money")
             amount = self._store.money(
                 "cost", f"FROM bill WHERE provider = ? AND src IN ({','.join(sources)})",
                 provider)

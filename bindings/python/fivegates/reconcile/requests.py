@@ -79,6 +79,10 @@ def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
     """Matches the rows and attempts that no id joined. by_id: ids of this
     provider do join, so an attempt that has one and found no row is not in
     the export."""
+    for name, columns in (("size", "in_total, "), ("sum", "in_total + out, "), ("time", "")):
+        store.db.execute(
+            f"CREATE INDEX IF NOT EXISTS bill_{name} ON bill(provider, model, {columns}t_lo) "
+            "WHERE bucket = 0 AND taken IS NULL")
     for rule in (_DELIVERED, _SUMMED):
         _match(store, chosen, rule, "probable", by_id, SKEW_MS)
     learn_prompts(store, chosen.provider)

@@ -66,6 +66,8 @@ Item = typing.Union[BillRow, Window, Price]
 
 def count(value: object, place: str, name: str) -> "int | None":
     """A count of things; None when absent. Text may say 3.0 for 3."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 18:
+        return int(value)
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
@@ -122,6 +124,21 @@ def instant(value: object, place: str, name: str,
     text = str(value or "").strip()
     if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
         return int(decimal.Decimal(text) * 1000)
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            when = datetime.datetime.fromisoformat(_iso(text))
+        except ValueError:
+            raise ReconcileError(f"{place}: {name} is {text!r}, which is no time; "
+                                 "export the file again, without editing it") from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=zone)
+    return (when - _EPOCH) // _MILLISECOND
+
+
+def _iso(text: str) -> str:
+    """A time in the form that every Python reads."""
     iso = _SPACE.sub(r"\1+00:00", text).replace("Z", "+00:00")
     if re.fullmatch(r"\d{8}", iso):  # DeepSeek's compact days
         iso = f"{iso[:4]}-{iso[4:6]}-{iso[6:]}"
@@ -130,18 +147,12 @@ def instant(value: object, place: str, name: str,
         iso = f"{us[3]}-{int(us[1]):02}-{int(us[2]):02}"
     # Python 3.10 reads 3 or 6 digits of a fraction, and no others.
     iso = re.sub(r"\.(\d+)", lambda m: "." + (m[1] + "000000")[:6], iso)
-    if "T" in iso or ":" in iso:
+    if ":" in iso:
         iso = _HOURS.sub(lambda m: f"{m[1]}:{m[2] or '00'}", iso)
-    try:
-        when = datetime.datetime.fromisoformat(iso)
-    except ValueError:
-        raise ReconcileError(f"{place}: {name} is {text!r}, which is no time; "
-                             "export the file again, without editing it") from None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=zone)
-    return int((when - _EPOCH) / datetime.timedelta(milliseconds=1))
+    return iso
 
 
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 

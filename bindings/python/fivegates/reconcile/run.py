@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import decimal
 import itertools
 import re
@@ -50,19 +51,23 @@ def reconcile(ledgers: "typing.Sequence[str]", bills: "typing.Sequence[str]", *,
     book = PriceBook()
     for text in prices:
         _give(book, text)
-    opened = [open_export(path, FORMATS) for path in bills]  # before the long work
-    facts = LedgerFacts(list(ledgers))
-    store = Store()
-    try:
-        store.add_attempts(read_ledgers(
-            ledgers, facts, lambda n: progress("ledger", n)))
-        if card is not None:
-            _card_prices(book, *card, facts)
-        given, stated = _load(store, opened, book, keys, progress)
-        return _match(store, facts, given, stated, book, now, progress)
-    except BaseException:
-        store.close()
-        raise
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for path in bills:  # before the long work
+            opened.append(open_export(path, FORMATS))
+            stack.callback(opened[-1].close)
+        facts = LedgerFacts(list(ledgers))
+        store = Store()
+        try:
+            store.add_attempts(read_ledgers(
+                ledgers, facts, lambda n: progress("ledger", n)))
+            if card is not None:
+                _card_prices(book, *card, facts)
+            given, stated = _load(store, opened, book, keys, progress)
+            return _match(store, facts, given, stated, book, now, progress)
+        except BaseException:
+            store.close()
+            raise
 
 
 _PRICE = re.compile(r"([^/=]+)/([^=]+)=([0-9.,]+)$")
@@ -76,8 +81,8 @@ def _give(book: PriceBook, text: str) -> None:
     except decimal.InvalidOperation:
         values = []
     if found is None or not 2 <= len(values) <= 4:
-        raise ReconcileError(f"--price {text}: write PROVIDER/MODEL=INPUT,OUTPUT "
-                             "in USD per million tokens, such as "
+        raise ReconcileError(f"--price {text}: not a price; write "
+                             "PROVIDER/MODEL=INPUT,OUTPUT in USD per million tokens, such as "
                              "openai/gpt-4o=2.5,10")
     provider, model = provider_of(found[1]), model_of(found[2])
     for meter, value in zip(("input", "output", "cache_read", "cache_write"), values):
@@ -212,9 +217,7 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
             "CREATE INDEX attempt_rid ON attempt(rid) WHERE rid IS NOT NULL",
             "CREATE INDEX attempt_rid2 ON attempt(rid2) WHERE rid2 IS NOT NULL",
             "CREATE INDEX attempt_model ON attempt(provider, model, state)",
-            "CREATE INDEX bill_size ON bill(provider, model, in_total, t_lo) WHERE bucket = 0",
-            "CREATE INDEX bill_sum ON bill(provider, model, in_total + out, t_lo) WHERE bucket = 0",
-            "CREATE INDEX bill_time ON bill(provider, model, t_lo)"):
+            "CREATE INDEX bill_cell ON bill(provider, model, t_lo) WHERE bucket = 1"):
         store.db.execute(sql)
     chosen = choose(store, given, now)
     _learn_prices(store, given, stated, book)

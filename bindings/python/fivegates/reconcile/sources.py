@@ -72,20 +72,10 @@ def _clash(what: str, first: str, second: str) -> ReconcileError:
 def drop_overlaps(store: Store, given: "typing.Sequence[Given]") -> int:
     """Counts once what several exports of one format have alike; how many
     rows were dropped. ReconcileError where they differ."""
-    same = " OR ".join(
-        f"(COUNT(DISTINCT {name}) > 1)" for name in _SAME)
-    clash = next(store.rows(
-        f"SELECT rid, MIN(place), MAX(place), provider FROM bill "
-        f"WHERE rid IS NOT NULL AND bucket = 0 "
-        f"GROUP BY provider, rid, src IN ({_gateways(given)}) "
-        f"HAVING COUNT(*) > 1 AND ({same})"), None)
-    if clash is not None:
-        raise _clash(f"the request {clash[0]}", clash[1], clash[2])
     before = store.one("SELECT COUNT(*) FROM bill")
-    store.db.execute(
-        "DELETE FROM bill WHERE rid IS NOT NULL AND bucket = 0 AND id NOT IN ("
-        "SELECT MIN(id) FROM bill WHERE rid IS NOT NULL AND bucket = 0 "
-        f"GROUP BY provider, rid, src IN ({_gateways(given)}))")
+    gateways = _list(i for i, one in enumerate(given) if one.format.gateway)
+    for which in ("NOT IN", "IN"):
+        _drop_requests(store, f"rid IS NOT NULL AND bucket = 0 AND src {which} ({gateways})")
     for name in {one.format.name for one in given}:
         sources = [i for i, one in enumerate(given) if one.format.name == name]
         if len(sources) > 1:
@@ -94,8 +84,19 @@ def drop_overlaps(store: Store, given: "typing.Sequence[Given]") -> int:
     return int(before - store.one("SELECT COUNT(*) FROM bill"))
 
 
-def _gateways(given: "typing.Sequence[Given]") -> str:
-    return ",".join(str(i) for i, one in enumerate(given) if one.format.gateway) or "-1"
+def _drop_requests(store: Store, where: str) -> None:
+    """Requests with an id: each counts once."""
+    differ = " OR ".join(f"MIN({name}) <> MAX({name})" for name in _SAME)
+    twice = False
+    for rid, first, second, clash in store.rows(
+            f"SELECT rid, MIN(place), MAX(place), {differ} FROM bill WHERE {where} "
+            "GROUP BY provider, rid HAVING COUNT(*) > 1"):
+        twice = True
+        if clash:
+            raise _clash(f"the request {rid}", first, second)
+    if twice:
+        store.db.execute(f"DELETE FROM bill WHERE {where} AND id NOT IN (SELECT MIN(id) "
+                         f"FROM bill WHERE {where} GROUP BY provider, rid)")
 
 
 def _list(sources: "typing.Iterable[int]") -> str:
