@@ -6,6 +6,7 @@
 #define FG_DRILL_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include "fivegates.h"
 
 enum { DRILL_BACKUPS_MAX = 7, DRILL_EFFECTS_MAX = 8, DRILL_FAULTS_MAX = 32, DRILL_SEEDS_MAX = 1000, DRILL_TENANTS_MAX = 10000 };
@@ -66,6 +67,7 @@ typedef struct drill_config {
   uint32_t oracle_ppm;               /* load of a backup the oracle goes to */
   int64_t report_us;                 /* how often the engine hears of tokens */
   char *card;                        /* JSON of another card, NULL: the default one */
+  FILE *ledger;                      /* where the engine's ledger goes; NULL: nowhere; the caller's to close */
   uint32_t fault_count;
   drill_fault fault[DRILL_FAULTS_MAX];
   uint32_t strategies; /* bits 1 << DRILL_* */
@@ -130,7 +132,9 @@ int32_t drill_config_read(drill_config *c, const char *text, uint64_t len, fg_er
 void drill_config_free(drill_config *c);
 /* Are the numbers of c possible together? Asked after the last text was read. FG_OK or FG_ERR_RANGE. */
 int32_t drill_config_check(const drill_config *c, fg_error *err);
-/* A hash of everything in c but seed, seeds and which faults and strategies run. */
+/* May this configuration write its ledger? FG_OK or FG_ERR_RANGE. */
+int32_t drill_ledger_check(const drill_config *c, fg_error *err);
+/* A hash of everything in c but seed, seeds and the strategies. */
 uint64_t drill_config_hash(const drill_config *c);
 /* A fault of the table by its name. 1, or 0: there is none. */
 int drill_fault_named(const char *name, drill_fault *out);

@@ -133,7 +133,25 @@ static void close_fleet(world *w) {
 
 /* ---- one call */
 
+static void write_line(world *w, const job *j, uint32_t line) {
+  const side *s = side_of(w, j);
+  drill_ledger_line(w, office_of(w, j)->engine, &s->call, &s->d, line, clock_ms(w));
+}
+
+static int32_t told(world *w, const job *j, int32_t rc) {
+  if (rc == FG_OK) {
+    write_line(w, j, FG_LINE_DECISION);
+  }
+  return rc;
+}
+
+static void tell(world *w, const job *j, uint32_t number, uint32_t event, uint32_t value) {
+  (void)fg_call_event(office_of(w, j)->engine, &side_of(w, j)->call, number, event, value, clock_ms(w));
+  drill_ledger_event(w, j, number, fg_name(FG_TABLE_EVENT, event), value, clock_ms(w));
+}
+
 static void end(world *w, job *j, uint32_t outcome, const attempt *a) {
+  write_line(w, j, FG_LINE_END);
   (void)fg_call_end(office_of(w, j)->engine, &side_of(w, j)->call);
   office_of(w, j)->open--;
   drill_finish(w, j, outcome, a);
@@ -157,7 +175,7 @@ static void send(world *w, job *j, const fg_decision *d) {
   const fleet *f = fleet_of(w);
   attempt *a = drill_send(w, j, f->provider[d->route], f->small[d->route], d->attempt);
   if (a != NULL) {
-    (void)fg_call_event(office_of(w, j)->engine, &side_of(w, j)->call, d->attempt, FG_EVENT_SENT, 0, clock_ms(w));
+    tell(w, j, d->attempt, FG_EVENT_SENT, 0);
     if (d->wake_ms != 0) {
       later(w, j, WAKE, d->wake_ms);
     }
@@ -214,7 +232,7 @@ static void follow(world *w, job *j, int32_t rc) {
       later(w, j, ASK, d->wait_ms);
       return;
     }
-    rc = fg_call_begin_attempt(e, &s->call, clock_ms(w), d);
+    rc = told(w, j, fg_call_begin_attempt(e, &s->call, clock_ms(w), d));
     if (rc == FG_OK && d->action == FG_ACTION_PROCEED) {
       send(w, j, d);
       return;
@@ -245,21 +263,21 @@ static void arrive(world *w, job *j) {
   office *o = office_of(w, j);
   o->open++;
   s->d = (fg_decision){.size = sizeof s->d};
-  follow(w, j, fg_call_begin(o->engine, &s->call, &q, clock_ms(w), &s->d));
+  const int32_t rc = fg_call_begin(o->engine, &s->call, &q, clock_ms(w), &s->d);
+  write_line(w, j, FG_LINE_CALL);
+  follow(w, j, told(w, j, rc));
 }
 
 static void first_token(world *w, job *j, attempt *a) {
-  const fg_engine *e = office_of(w, j)->engine;
-  fg_call *call = &side_of(w, j)->call;
-  (void)fg_call_event(e, call, a->number, FG_EVENT_ACCEPTED, 0, clock_ms(w));
-  (void)fg_call_event(e, call, a->number, FG_EVENT_TOKEN, 1, clock_ms(w));
+  tell(w, j, a->number, FG_EVENT_ACCEPTED, 0);
+  tell(w, j, a->number, FG_EVENT_TOKEN, 1);
   a->reported = 1;
 }
 
 static void report_tokens(world *w, job *j, attempt *a) {
   const uint32_t made = drill_tokens_made(w, a);
   if (made > a->reported) {
-    (void)fg_call_event(office_of(w, j)->engine, &side_of(w, j)->call, a->number, FG_EVENT_TOKEN, made - a->reported, clock_ms(w));
+    tell(w, j, a->number, FG_EVENT_TOKEN, made - a->reported);
     a->reported = made;
   }
 }
@@ -274,8 +292,8 @@ static void done(world *w, job *j, attempt *a) {
                             .visible = a->output * CHARACTERS,
                             .flags = FG_ANSWER_USAGE_FINAL};
   report_tokens(w, j, a);
-  (void)fg_call_event(e, &s->call, a->number, FG_EVENT_TERMINAL, FG_FINISH_STOP, clock_ms(w));
-  const int32_t rc = fg_call_success(e, &s->call, a->number, &answer, clock_ms(w), &s->d);
+  tell(w, j, a->number, FG_EVENT_TERMINAL, FG_FINISH_STOP);
+  const int32_t rc = told(w, j, fg_call_success(e, &s->call, a->number, &answer, clock_ms(w), &s->d));
   if (rc == FG_OK && s->d.action == FG_ACTION_ACCEPT) {
     end(w, j, a->small ? OUT_SMALL : OUT_FULL, a);
   } else {
@@ -306,13 +324,19 @@ static void failed(world *w, job *j, attempt *a) {
       .headers = headers,
       .header_count = limited ? 4 : 1,
       .elapsed_ms = (uint32_t)((w->now - a->sent_at) / 1000)};
-  follow(w, j, fg_call_failure(office_of(w, j)->engine, &s->call, a->number, &v, clock_ms(w), &s->d));
+  follow(w, j, told(w, j, fg_call_failure(office_of(w, j)->engine, &s->call, a->number, &v, clock_ms(w), &s->d)));
 }
 
 static void timer(world *w, job *j) {
   side *s = side_of(w, j);
   if (j->mark == WAKE) {
-    follow(w, j, fg_call_deadline(office_of(w, j)->engine, &s->call, clock_ms(w), &s->d));
+    int32_t rc = fg_call_deadline(office_of(w, j)->engine, &s->call, clock_ms(w), &s->d);
+    if (rc == FG_OK && s->d.action == FG_ACTION_KEEP_WAITING) {
+      drill_ledger_event(w, j, s->d.attempt, "deadline", 0, clock_ms(w));
+    } else {
+      rc = told(w, j, rc);
+    }
+    follow(w, j, rc);
   } else {
     s->d.wait_ms = 0; /* it is over */
     follow(w, j, FG_OK);
@@ -339,6 +363,7 @@ static void tick(world *w) {
     office *o = &f->office[i];
     if (o->open != 0 && w->now >= o->tick_at) {
       o->tick_at = w->now + (int64_t)fg_engine_tick(o->engine, clock_ms(w)) * 1000;
+      drill_ledger_event(w, NULL, 0, "tick", 0, clock_ms(w));
     }
     if (o->open != 0) {
       watch(w, o);

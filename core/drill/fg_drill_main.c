@@ -21,6 +21,7 @@ static const char usage[] = "usage: fivegates-drill [options]\n"
                             "  --spare S         capacity of the backups beyond their own users' needs, as a share of A's load\n"
                             "  --ladder on|off   is a smaller model a way out\n"
                             "  --card FILE       another card for the engine\n"
+                            "  --ledger FILE     write the engine's ledger there: one fault, one seed\n"
                             "  --threads N\n"
                             "  --csv, --json     instead of the table; --pictures adds pieces of time to the JSON\n"
                             "  --faults          names of the faults\n";
@@ -139,6 +140,9 @@ static int parse(drill_config *c, int argc, char **argv, options *o) {
       free(c->card);
       c->card = read_file(argv[++i], &len);
       rc = c->card != NULL ? 0 : 2;
+    } else if (strcmp(a, "--ledger") == 0 && c->ledger == NULL) {
+      c->ledger = fopen(argv[++i], "w");
+      rc = c->ledger != NULL ? 0 : bad(value, "", ": cannot be written");
     } else {
       rc = bad(a, "", ": no such option, or not such a value; see --help");
     }
@@ -217,13 +221,16 @@ int main(int argc, char **argv) {
   }
   rc = rc == 0 ? parse(&c, argc, argv, &o) : rc;
   fg_error e = {.size = sizeof e};
-  if (rc == 0 && drill_config_check(&c, &e) != FG_OK) {
+  if (rc == 0 && (drill_config_check(&c, &e) != FG_OK || drill_ledger_check(&c, &e) != FG_OK)) {
     rc = complain("", &e);
   }
   if (rc == 0) {
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
     rc = run(&c, &o);
+  }
+  if (c.ledger != NULL && fclose(c.ledger) != 0) {
+    rc = bad("--ledger", "", ": it could not be written whole");
   }
   drill_config_free(&c);
   return rc;

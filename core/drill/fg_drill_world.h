@@ -110,6 +110,9 @@ void drill_token(world *w, attempt *a); /* its first token arrived */
 void drill_whole(world *w, attempt *a); /* its answer is whole */
 void drill_attempt_free(world *w, attempt *a);
 const strategy *drill_strategy_of(const job *j);
+/* ---- fg_drill_ledger.c: nothing where there is no ledger. line: FG_LINE_*; j NULL: of the engine itself; number: of the attempt, 0 none */
+void drill_ledger_line(world *w, const fg_engine *e, const fg_call *call, const fg_decision *d, uint32_t line, int64_t now_ms);
+void drill_ledger_event(world *w, const job *j, uint32_t number, const char *event, uint32_t value, int64_t now_ms);
 /* ---- fg_drill_metrics.c */
 void drill_measure(const world *w, drill_result *out);
 /* ---- fg_drill_world.c */

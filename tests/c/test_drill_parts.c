@@ -187,9 +187,9 @@ static void bad_configurations(void) {
   refused("{\"ladder\": 1}", "ladder", "true or false");
   refused("{\"adopters\": 1.5}", "adopters", "from 0 to 1");
   refused("{\"client\": {\"deadline_s\": 5}}", "client.first_token_s", "deadline_s");
-  refused("{\"scale\": 100, \"population\": {\"a_per_s\": 10000}}", "faults[0].population", "20 million");
+  refused("{\"scale\": 100, \"population\": {\"a_per_s\": 10000}}", "population", "20 million");
   refused("{\"faults\": [\"none\", {\"name\": \"x\", \"burst\": {\"every_s\": 5, \"length_s\": 1, \"times\": 100}}], \"scale\": 100}",
-          "faults[1].population", "20 million");
+          "faults[1].burst", "20 million");
   refused("{\"speed\": {\"tokens_per_s\": 0.1}, \"request\": {\"output_tokens\": 10000}}", "speed", "more than a day");
   refused("{\"card\": []}", "card", "object");
   drill_config c;
