@@ -24,7 +24,8 @@ static void first_token(const fg_engine *e, fg_call_state *s, uint32_t text, int
 }
 
 /* text: tokens of text that came, 0 for reasoning and tool arguments, which have other speeds. Returns when the stream will be stuck. */
-static int64_t speed(const fg_health_ask *ask, fg_attempt *a, uint32_t text, uint32_t now, int64_t t) {
+static int64_t speed(const fg_health_ask *ask, fg_call_state *s, uint32_t text, uint32_t now, int64_t t) {
+  fg_attempt *a = &s->live;
   const uint32_t before = a->text_at;
   a->text_at = text != 0 ? now : 0;
   if (text == 0 || before == 0) {
@@ -33,6 +34,7 @@ static int64_t speed(const fg_health_ask *ask, fg_attempt *a, uint32_t text, uin
   a->text_tokens = fg_add32(a->text_tokens, text);
   a->text_ms = fg_add32(a->text_ms, now - before);
   fg_health_text(ask, text, now - before, t);
+  fg_call_alert(s, fg_health_proved(ask, &a->ticket, a->text_tokens, a->text_ms, t));
   return fg_health_stuck_at(ask, a->text_tokens, a->text_ms, a->progress_ms, t);
 }
 
@@ -47,7 +49,7 @@ static void progress(const fg_engine *e, fg_call_state *s, uint32_t text, int64_
     first_token(e, s, text, t);
     a->text_at = text != 0 ? now : 0;
   } else if (fg_ask_of(e, s, a->route, t, &ask)) {
-    const int64_t due = speed(&ask, a, text, now, t);
+    const int64_t due = speed(&ask, s, text, now, t);
     if (due != 0) {
       fg_health_progress(&ask, &a->ticket, due, t);
     }

@@ -95,6 +95,9 @@ void fg_health_text(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int6
 void fg_health_spoke(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int64_t t);
 /* The provider took the request: a first token, or a whole answer. */
 void fg_health_let_in(const fg_health_ask *ask, int64_t t);
+/* A probe that has written so much text in so many ms, at more than a quarter of the usual speed for long enough, has shown what it was sent
+ * for: it counts as a good one before its end. Uses up the ticket's hold on the breaker. Returns FG_DID_*. */
+uint32_t fg_health_proved(const fg_health_ask *ask, fg_ticket *ticket, uint32_t tokens, uint32_t ms, int64_t t);
 /* When a stream that has written so much text in so many ms is stuck: t, or 0 when it is already. limit_ms: its progress clock. */
 int64_t fg_health_stuck_at(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, uint32_t limit_ms, int64_t t);
 /* First token, and later progress. */

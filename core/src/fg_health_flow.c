@@ -12,10 +12,17 @@ enum {
   UNUSUAL_PPM = 950000, /* what one in twenty takes is late by chance, not by a queue */
   LATE_MS = 150,        /* and a quarter of what was expected: later than that has queued */
   CLEAN_MS = 50,        /* and a quarter: up to there it has not */
+  PRIMARY_PART = 7,     /* of what is in flight a crowded route gives up */
+  STANDIN_PART = 3,     /* it has users of its own, who queue behind ours */
+  PROVED_MS = 1200,     /* of text at speed: a probe has done its work */
   STUCK_MS = 2000       /* behind a fifth of the usual speed by so much: stuck */
 };
 
 static uint32_t in_flight(const fg_health_ask *ask) { return fg_gauge_sum(ask->route->gauge, fg_slots_used(ask->region)).in_flight; }
+
+static int is_closed(const fg_health_ask *ask, int64_t t) {
+  return fg_breaker_peek(&ask->route->breaker, ask->breaker, NULL, t).state == FG_BREAKER_CLOSED;
+}
 
 static uint32_t slower(uint32_t ms, uint32_t slow_q10) { return fg_sat32((uint64_t)ms * slow_q10 / FG_SLOW_ONE); }
 
@@ -57,11 +64,11 @@ void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_to
   uint32_t expected = 0;
   const uint32_t late = late_after(route, kind, prompt_tokens, fg_cadence_slow(&speed), &expected);
   const uint32_t now = in_flight(ask);
-  if (fg_breaker_peek(&route->breaker, ask->breaker, NULL, t).state != FG_BREAKER_CLOSED) {
+  if (!is_closed(ask, t)) {
     return;
   }
   if (late != 0 && took_ms > late) {
-    fg_limit_late(&route->limit, &route->crowd, now, fg_max32(2 * expected, 2000), t);
+    fg_limit_late(&route->limit, &route->crowd, now, standin ? STANDIN_PART : PRIMARY_PART, fg_max32(2 * expected, 2000), t);
   } else if (late != 0 && took_ms <= expected + expected / 4 + CLEAN_MS) {
     fg_limit_in_time(&route->limit, &route->crowd, now, t);
   }
@@ -75,7 +82,7 @@ void fg_health_text(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int6
   fg_route_rec *route = ask->route;
   fg_cadence_step(&route->cadence, &route->cadence_usual, tokens, ms, t);
   const fg_cadence speed = fg_cadence_look(&route->cadence, &route->cadence_usual, t);
-  if (fg_cadence_slows(&speed) && fg_limit_now(&route->limit, t) == 0) {
+  if (fg_cadence_slows(&speed) && fg_limit_now(&route->limit, t) == 0 && is_closed(ask, t)) { /* a lone probe's speed limits nobody */
     fg_limit_brake(&route->limit, in_flight(ask), t);
   }
 }
@@ -88,6 +95,15 @@ void fg_health_spoke(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, int
 }
 
 void fg_health_let_in(const fg_health_ask *ask, int64_t t) { fg_pace_let_in(&ask->route->pace, &ask->route->pace_seen, t); }
+
+uint32_t fg_health_proved(const fg_health_ask *ask, fg_ticket *ticket, uint32_t tokens, uint32_t ms, int64_t t) {
+  const uint32_t usual = fg_cadence_look(&ask->route->cadence, &ask->route->cadence_usual, t).usual;
+  if (!ticket->probe[FG_PART_BREAKER] || usual == 0 || ms < PROVED_MS || (uint64_t)tokens * FG_PPM / ms <= usual / 4) {
+    return 0;
+  }
+  ticket->probe[FG_PART_BREAKER] = 0;
+  return fg_breaker_report(&ask->route->breaker, ask->breaker, ticket->generation[FG_PART_BREAKER], 1, FG_REPORT_OK, 0, t) == FG_TURN_CLOSED ? FG_DID_CLOSE : 0;
+}
 
 int64_t fg_health_stuck_at(const fg_health_ask *ask, uint32_t tokens, uint32_t ms, uint32_t limit_ms, int64_t t) {
   const uint32_t usual = fg_cadence_look(&ask->route->cadence, &ask->route->cadence_usual, t).usual;

@@ -5,7 +5,7 @@ enum {
   VALUE_AT = 44, VALUE_BITS = 20, ONE = 16, GROW = 2, FASTER_MS = 7000, CUT_AT = 22, STEP_MS = 64, STEP_BITS = 22, STEP_MASK = (1 << STEP_BITS) - 1,
   FORGET_MS = 15000,
   GOOD_AT = 48, LATE_AT = 32, COUNT_BITS = 16, HALF_LIFE_MS = 2000,
-  LATE_LEAST = 5 * ONE / 2 /* 2.5: three late ones, a little decayed */
+  LATE_LEAST = 5 * ONE / 2 /* three late ones, a little decayed */
 };
 
 typedef struct limit { uint32_t value, cut, bound; } limit;
@@ -99,7 +99,7 @@ void fg_limit_in_time(fg_word *w, fg_word *crowd, uint32_t in_flight, int64_t t)
   }
 }
 
-void fg_limit_late(fg_word *w, fg_word *crowd, uint32_t in_flight, uint32_t gap_ms, int64_t t) {
+void fg_limit_late(fg_word *w, fg_word *crowd, uint32_t in_flight, uint32_t part, uint32_t gap_ms, int64_t t) {
   const counts c = count(crowd, 1, t);
   uint64_t old = fg_load(w);
   if (c.late < LATE_LEAST || c.late * 4 <= c.good + c.late || in_flight <= FG_LIMIT_LEAST) {
@@ -107,7 +107,7 @@ void fg_limit_late(fg_word *w, fg_word *crowd, uint32_t in_flight, uint32_t gap_
   }
   for (;;) {
     const limit l = read_limit(old);
-    limit next = fresh(in_flight - in_flight / 7, t); /* 0.85 */
+    limit next = fresh(in_flight - in_flight / part, t);
     if (holds(l, t) && (since(l.cut, t) < gap_ms || l.value < next.value)) {
       return;
     }

@@ -19,8 +19,8 @@ void fg_limit_brake(fg_word *limit, uint32_t in_flight, int64_t t);
 void fg_limit_admitted(fg_word *limit, uint32_t in_flight, int64_t t);
 /* A first token in time: a limit that is used grows by one. */
 void fg_limit_in_time(fg_word *limit, fg_word *crowd, uint32_t in_flight, int64_t t);
-/* A first token later than its prompt and the route's speed explain, so it queued. More than a quarter of them, and the limit is 0.85 of
- * what is in flight; again no sooner than gap_ms later, when what queued before has begun. */
-void fg_limit_late(fg_word *limit, fg_word *crowd, uint32_t in_flight, uint32_t gap_ms, int64_t t);
+/* A first token later than its prompt and the route's speed explain, so it queued. More than a quarter of them, and the limit is what is in
+ * flight less one in `part`; again no sooner than gap_ms later, when what queued before has begun. */
+void fg_limit_late(fg_word *limit, fg_word *crowd, uint32_t in_flight, uint32_t part, uint32_t gap_ms, int64_t t);
 
 #endif /* FG_LIMIT_H */

@@ -96,22 +96,22 @@ static void limit(void) {
   FG_EQ(fg_load(&w), 0);
 
   fg_word late = {0}, queue = {0};
-  fg_limit_late(&late, &queue, 30, 2000, START);
-  fg_limit_late(&late, &queue, 30, 2000, START);
+  fg_limit_late(&late, &queue, 30, 7, 2000, START);
+  fg_limit_late(&late, &queue, 30, 7, 2000, START);
   FG_EQ(fg_limit_now(&late, START), 0); /* two are chance */
-  fg_limit_late(&late, &queue, 30, 2000, START);
+  fg_limit_late(&late, &queue, 30, 7, 2000, START);
   FG_EQ(fg_limit_now(&late, START), 26);
-  fg_limit_late(&late, &queue, 28, 2000, START + 500);
+  fg_limit_late(&late, &queue, 28, 7, 2000, START + 500);
   FG_EQ(fg_limit_now(&late, START + 500), 26); /* they queued before it was lowered */
-  fg_limit_late(&late, &queue, 14, 2000, START + 2100);
+  fg_limit_late(&late, &queue, 14, 7, 2000, START + 2100);
   FG_EQ(fg_limit_now(&late, START + 2100), 12);
-  fg_limit_late(&late, &queue, 2, 2000, START + 5000);
+  fg_limit_late(&late, &queue, 2, 7, 2000, START + 5000);
   FG_EQ(fg_limit_now(&late, START + 5000), 12); /* two in flight are no crowd */
 
   fg_word some = {0}, mixed = {0}; /* one in five late: an ordinary day */
   for (int i = 0; i < 500; i++) {
     if (i % 5 == 0) {
-      fg_limit_late(&some, &mixed, 40, 2000, START + 100 * i);
+      fg_limit_late(&some, &mixed, 40, 7, 2000, START + 100 * i);
     } else {
       fg_limit_in_time(&some, &mixed, 40, START + 100 * i);
     }
