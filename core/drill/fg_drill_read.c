@@ -239,10 +239,14 @@ static int read_field(reader *r, const cJSON *v, const field *f, void *base) {
 static int is_near(const char *a, const char *b) {
   size_t m = strlen(a), n = strlen(b);
   while (m > 0 && n > 0 && *a == *b) {
-    a++, b++, m--, n--;
+    a++;
+    b++;
+    m--;
+    n--;
   }
   while (m > 0 && n > 0 && a[m - 1] == b[n - 1]) {
-    m--, n--;
+    m--;
+    n--;
   }
   return m <= 2 && n <= 2;
 }
