@@ -214,7 +214,7 @@ class _Reader:
             self._facts.incomplete += 1  # another one's, whose permit is not there
             row = self._lost(name, call)
         else:
-            row = self._ended(name, call, live, line)
+            row = self._ended(name, call, live, line, place)
             call.live = None
         call.tokens = line["tokens"]
         return row
@@ -228,9 +228,13 @@ class _Reader:
             (line.get("request_changes") or {}).get("max_tokens") or call.max_out,
             place, line.get("api_key_id"))
 
-    def _ended(self, name: str, call: _Call, live: _Live, line: Line) -> Row:
+    def _ended(self, name: str, call: _Call, live: _Live, line: Line,
+               place: str) -> Row:
         delivered = line["action"] == "accept"
         billing = line["billing"]
+        if billing not in ("none", "possible", "likely", "certain"):
+            raise ReconcileError(f"{place}: billing is {billing!r}, a word of no core; "
+                                 "give the ledger as it was written")
         settled = line["tokens"] - live.tokens
         known = line.get("gen_ai.usage.input_tokens")
         out = line.get("gen_ai.usage.output_tokens")
@@ -278,6 +282,11 @@ class _Reader:
             return None
         used = line.get("usage") or {}
         status, commit = line.get("status"), line["commit"]
+        if commit not in ("none", "unknown", "committed") or not (
+                status is None or isinstance(status, int)):
+            raise ReconcileError(
+                f"{place}: commit is {commit!r} and status {status!r}; commit is "
+                "none, unknown or committed, status a number or null")
         delivered = (commit == "committed" and status == 200
                      and not line.get("error_type"))
         counts = [count(used.get(key), place, key) for key in (
