@@ -8,7 +8,7 @@ import itertools
 import typing
 
 from fivegates.reconcile.report import CONFIDENCES, Json, Report
-from fivegates.reconcile.table import interval, sentences
+from fivegates.reconcile.table import headlines, interval, sentences
 
 __all__ = ["page"]
 
@@ -23,7 +23,7 @@ svg { width: 100%; height: auto; display: block; max-width: 760px; } text { font
 .axis { stroke: #99a2ac; } .certain { fill: #c2382c; background: #c2382c; } .probable { fill: #e08a3c; background: #e08a3c; }
 .possible { fill: #e9c98f; background: #e9c98f; } .legend i { display: inline-block; width: .9rem; height: .7rem; margin: 0 .35rem 0 1rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem .2rem 0; text-align: left; vertical-align: top; } th { border-bottom: 1px solid #99a2ac; } td.n, th.n { text-align: right; white-space: nowrap; }
+th, td { padding: .2rem .6rem .2rem 0; text-align: left; vertical-align: top; } th { border-bottom: 1px solid #99a2ac; } td:nth-child(-n+2) { white-space: nowrap; } td.n, th.n { text-align: right; white-space: nowrap; }
 """
 
 
@@ -66,20 +66,20 @@ def _table(names: "typing.Sequence[str]", rows: "typing.Iterable[typing.Sequence
 def page(report: Report) -> str:
     """The whole page: the answer, the picture, the findings, what was learned."""
     summary = report.summary
-    first, *others = sentences(summary)
     rows = [(provider, coin, {word: decimal.Decimal(spans[word][1]) for word in CONFIDENCES})
             for coin, one in summary["money"].items()
             for provider, spans in one["wasted_by_provider"].items()]
+    rows.sort(key=lambda row: (row[1], -sum(row[2].values())))
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>What failures cost</title>",
         f"<style>{_STYLE}</style><h1>What failures cost</h1>",
         f"<p class=note>{_text(summary['ledger']['calls'])} calls, "
         f"{_text(summary['ledger']['attempts'])} attempts; as of {_text(summary['as_of'])}</p>",
-        f"<p class=big>{_text(first)}</p>"]
+        *(f"<p class=big>{_text(one)}</p>" for one in headlines(summary))]
     if rows:
         parts += ["<p class=legend>wasted at most:", *(
             f"<i class={word}></i>{word}" for word in CONFIDENCES), "</p>", _bars(rows)]
-    parts += ["<ul>", *(f"<li>{_text(one)}</li>" for one in others), "</ul>",
+    parts += ["<ul>", *(f"<li>{_text(one)}</li>" for one in sentences(summary)), "</ul>",
               "<h2>Paid for nothing</h2>", _findings(report),
               "<h2>Not explained</h2>", _left(summary),
               "<h2>How often an attempt without an answer was billed</h2>", _learned(summary)]

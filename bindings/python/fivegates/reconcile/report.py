@@ -185,7 +185,7 @@ class Report:
         """What each provider's bill comes to, from one of its exports: the
         matched one if it has money, else the one of the longest span."""
         for (provider,) in list(self._store.rows(
-                "SELECT DISTINCT provider FROM bill WHERE cost IS NOT NULL")):
+                "SELECT DISTINCT provider FROM bill WHERE cost IS NOT NULL ORDER BY 1")):
             best: "tuple[bool, int, str] | None" = None
             for src, span_ms, used in self._store.rows(
                     "SELECT src, MAX(t_hi) - MIN(t_lo), MAX(used) FROM bill WHERE "

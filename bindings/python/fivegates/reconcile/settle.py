@@ -87,12 +87,13 @@ class _Lot:
 
     @property
     def evidence(self) -> str:
-        def say(count: "int | None") -> str:
-            return "?" if count is None else str(count)
-
-        return (f"{stamp(self.group.start(self.indexes[0]))}: {say(self.rest.requests)} requests, "
-                f"{say(self.rest.tokens)} {'' if self.rest.summed else 'prompt '}tokens, "
-                f"{say(self.rest.out)} output tokens beyond what was served")
+        rest = self.rest
+        kind = "" if rest.summed else "prompt "
+        parts = [f"{count} {what}" for count, what in (
+            (rest.requests, "requests"), (rest.tokens, f"{kind}tokens"),
+            (rest.out, "output tokens")) if count is not None]
+        return (f"the cell of {stamp(self.group.start(self.indexes[0]))} has "
+                f"{', '.join(parts)} beyond what was served")
 
     def left(self, why: str) -> Leftover:
         lo, hi = self.cost if self.cost is not None else (None, None)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fivegates.reconcile.report import FINDING_FIELDS, Json, Report
 
-__all__ = ["csv_lines", "interval", "sentences", "terminal"]
+__all__ = ["csv_lines", "headlines", "interval", "sentences", "terminal"]
 
 _LOOK: typing.Dict[str, typing.Any] = {
     "box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}
@@ -28,21 +28,27 @@ def interval(lo: "str | None", hi: "str | None") -> str:
     return lo if lo == hi else f"{lo} to {hi}"
 
 
-def sentences(summary: Json) -> "list[str]":
-    """The answer in words: money first, then what it rests on."""
+def headlines(summary: Json) -> "list[str]":
+    """The answer, one sentence for each currency."""
     out = []
     for coin, one in summary["money"].items():
-        wasted = one["wasted"]
-        out.append(
-            f"{coin}: wasted at least {one['wasted_at_least']} (certain), probably "
-            f"{interval(*one['wasted_probably'])}, at most {one['wasted_at_most']} "
-            f"of what the exports cover"
-            + (f"; {one['without_price']} without a price: give --price or an "
-               "export with money" if one["without_price"] else "")
-            if any(span != ["0", "0"] for span in wasted.values()) or one["without_price"]
-            else f"{coin}: nothing wasted in what the exports cover")
-        for provider, bill in one["billed"].items():
-            out.append(f"{coin}: {provider} billed {bill['amount']} ({bill['from']})")
+        said = (f"{coin}: wasted at least {one['wasted_at_least']} (certain), probably "
+                f"{interval(*one['wasted_probably'])}, at most {one['wasted_at_most']}, of "
+                "what the exports cover")
+        if all(span == ["0", "0"] for span in one["wasted"].values()):
+            said = f"{coin}: nothing wasted in what the exports cover"
+        if one["without_price"]:
+            said += (f"; {one['without_price']} without a price: give --price or an "
+                     "export with money")
+        out.append(said)
+    return out or ["nothing wasted in what the exports cover"]
+
+
+def sentences(summary: Json) -> "list[str]":
+    """What the answer rests on, and what it leaves out."""
+    out = [f"{provider} billed {bill['amount']} {coin} ({bill['from']})"
+           for coin, one in summary["money"].items()
+           for provider, bill in one["billed"].items()]
     cover = summary["coverage"]
     ledger = summary["ledger"]
     out.append(f"{cover['explained']} of {cover['attempts']} attempts explained "
@@ -79,21 +85,24 @@ def sentences(summary: Json) -> "list[str]":
 def terminal(report: Report) -> RenderableType:
     """Sentences and tables: findings, cells without explanation, what was learned."""
     summary = report.summary
-    parts: "list[RenderableType]" = [Text(one) for one in sentences(summary)]
-    found = Table("call", "verdict", "confidence", "provider", "model",
-                  "attempts", Column("wasted", justify="right"), title="paid for nothing", **_LOOK)
+    parts: "list[RenderableType]" = [
+        *(Text(one, style="bold") for one in headlines(summary)),
+        *map(Text, sentences(summary))]
+    found = Table(*(Column(name, overflow="fold") for name in (
+        "call", "verdict", "confidence", "model", "attempts")),
+        Column("wasted", justify="right"), title="paid for nothing", **_LOOK)
     some = list(itertools.islice(report.findings(), SHOWN + 1))
     for one in some[:SHOWN]:
         found.add_row(*map(Text, (
-            one["call"], one["verdict"], one["confidence"], one["provider"],
-            one["model"], ", ".join(f"{n} {kind}" for n, kind in zip(
+            one["call"], one["verdict"], one["confidence"],
+            f"{one['provider']} {one['model']}", ", ".join(f"{n} {kind}" for n, kind in zip(
                 one["attempts"], one["kinds"])),
             f"{interval(one['wasted_lo'], one['wasted_hi'])} {one['currency']}")))
     if some:
         parts.append(found)
     if len(some) > SHOWN:
         parts.append(Text(f"the first {SHOWN}; all of them with --json, --csv or --html"))
-    left = Table("provider", "model", "from", "to", Column("input tokens", justify="right"),
+    left = Table("provider", Column("model", overflow="fold"), "from", "to", Column("input tokens", justify="right"),
                  Column("output tokens", justify="right"), "why", title="not explained", **_LOOK)
     for cell in summary["unexplained"][:SHOWN]:
         left.add_row(*map(Text, (
@@ -101,7 +110,8 @@ def terminal(report: Report) -> RenderableType:
             str(cell["input_tokens"]), str(cell["output_tokens"]), cell["why"])))
     if left.row_count:
         parts.append(left)
-    learned = Table("provider", "model", "route", "ended by", *(
+    learned = Table(*(Column(name, overflow="fold") for name in
+                      ("provider", "model", "route", "ended by")), *(
         Column(name, justify="right") for name in
         ("attempts", "billed", "not billed", "not told", "billed %")),
         title="how often an attempt without an answer was billed", **_LOOK)

@@ -1,0 +1,150 @@
+"""The command `fivegates reconcile`: its outputs agree, its errors have no
+traceback, and a ledger the engine wrote is read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pathlib
+import re
+import typing
+
+import pytest
+
+import fivegates
+from fivegates.reconcile import reconcile
+from fivegates.testing import ManualClock
+
+from .conftest import CARD, ROOT, UNIX_MS
+from .test_cli import cli
+
+SAMPLES = ROOT / "tests" / "billing" / "samples"
+BILLS = [word for name in ("openrouter_activity.csv", "openai_usage_completions_1m.json",
+                           "openai_costs_1d.json", "bedrock_model_invocation_log.jsonl",
+                           "aws_cur2_bedrock.csv", "azure_cost_export.csv")
+         for word in ("--bill", str(SAMPLES / name))]
+
+
+def command(*words: object) -> "tuple[int, str, str]":
+    return cli("reconcile", *map(str, words))
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> "dict[str, typing.Any]":
+    folder = tmp_path_factory.mktemp("out")
+    code, out, err = command(SAMPLES / "ledger.jsonl", *BILLS, "--json", "--csv", folder / "f.csv",
+                             "--html", folder / "f.html", "--learned", folder / "l.json")
+    assert (code, err) == (0, "")
+    return {"json": json.loads(out), "csv": (folder / "f.csv").read_text(),
+            "html": (folder / "f.html").read_text(), "page": folder / "f.html",
+            "learned": json.loads((folder / "l.json").read_text())}
+
+
+def test_all_outputs_say_the_same(outputs: "dict[str, typing.Any]") -> None:
+    found = outputs["json"]["findings"]
+    assert [one["call"] for one in found] == ["or-2", "or-3", "oa-2", "bk-2", "az-2"]
+    rows = list(csv.DictReader(outputs["csv"].splitlines()))
+    assert [(row["call"], row["wasted_hi"], row["confidence"]) for row in rows] == [
+        (one["call"], one["wasted_hi"], one["confidence"]) for one in found]
+    assert outputs["learned"] == outputs["json"]["learned"]
+    money = outputs["json"]["money"]["USD"]
+    assert f"at least {money['wasted_at_least']} (certain)" in outputs["html"]
+    for one in found:
+        assert f"<td >{one['call']}</td>" in outputs["html"]
+        assert one["wasted_hi"] in outputs["html"]
+    code, text, _ = command(SAMPLES / "ledger.jsonl", *BILLS)
+    assert code == 0
+    for word in ("or-2", "0.0191275", money["wasted_at_most"], "not covered: no export of anthropic"):
+        assert word in text
+
+
+def test_the_page_needs_nothing_else(outputs: "dict[str, typing.Any]") -> None:
+    assert "http" not in outputs["html"].replace("http-equiv", "")
+    assert outputs["html"].count("<svg") == 1
+    # The bars of the picture are the amounts of the report.
+    titles = re.findall(r"<title>(\w+): ([\d.]+) USD</title>", outputs["html"])
+    spans = outputs["json"]["money"]["USD"]["wasted_by_provider"]
+    assert sorted(titles) == sorted((word, spans[name][word][1]) for name in spans for word in spans[name])
+
+
+def test_names_on_the_page_are_text(tmp_path: pathlib.Path) -> None:
+    text = (SAMPLES / "ledger.jsonl").read_text().replace('"or-2"', '"<b>or-2"')
+    (tmp_path / "l").write_text(text)
+    assert command(tmp_path / "l", "--bill", SAMPLES / "openrouter_activity.csv",
+                   "--html", tmp_path / "p")[0] == 0
+    page = (tmp_path / "p").read_text()
+    assert "&lt;b&gt;or-2" in page and "<b>" not in page
+
+
+def test_bad_input_exits_2_without_a_traceback(tmp_path: pathlib.Path) -> None:
+    wrong = [SAMPLES / "ledger.jsonl", "--bill", SAMPLES / "EXPECTED.json"]
+    code, _, err = command(*wrong)
+    assert code == 2 and "no known export has these keys" in err
+    code, out, _ = command(*wrong, "--json")
+    assert code == 2 and "no known export" in json.loads(out)["error"]["message"]
+    code, _, err = command(SAMPLES / "ledger.jsonl", *BILLS, "--as-of", "soon")
+    assert code == 2 and "--as-of: TIME is 'soon', which is no time" in err
+    code, _, err = command(SAMPLES / "ledger.jsonl", *BILLS, "--csv", tmp_path / "no" / "x")
+    assert code == 2 and "name a file that can be written" in err
+    assert command(SAMPLES / "ledger.jsonl")[0] == 2  # no --bill
+
+
+def test_only_one_key_counts(tmp_path: pathlib.Path) -> None:
+    text = (SAMPLES / "openrouter_activity.csv").read_text()
+    lines = text.splitlines(keepends=True)
+    lines[1] = lines[1].replace("ledger-prod", "other-key")  # the foreign row
+    (tmp_path / "b.csv").write_text("".join(lines))
+    _, out, _ = command(SAMPLES / "ledger.jsonl", "--bill", tmp_path / "b.csv",
+                        "--key", "ledger-prod", "--json")
+    report = json.loads(out)
+    assert report["not_in_ledger"] == []
+    assert report["money"]["USD"]["billed"]["openrouter"]["amount"] == "0.074285"
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.lines: "list[str]" = []
+
+    def write(self, line: str) -> None:
+        self.lines.append(line + "\n")
+
+
+def test_a_ledger_of_the_engine(tmp_path: pathlib.Path) -> None:
+    """The core's own lines, and a bill: the first send timed out and was billed."""
+    card = json.loads(json.dumps(CARD))
+    card["routes"]["main"]["provider"] = "openrouter"
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    policy = fivegates.Policy.loads(card, auto_fingerprint=True)
+    clock = ManualClock(unix_ms=UNIX_MS)
+    engine = fivegates.Engine(policy, clock=clock, seed=1)
+    ledger = Ledger()
+    call = engine.begin("bare", prompt_tokens=1000, max_output_tokens=500, stream=False)
+    ledger.write(call.ledger_line("call"))
+    ledger.write(call.ledger_line("decision", call.decision))
+    for last in (False, True):
+        permit = call.begin_attempt()
+        assert permit.action == "proceed"
+        ledger.write(call.ledger_line("decision", permit))
+        call.event("sent")
+        clock.advance(4000)
+        decision = (call.success(prompt_tokens=1003, output_tokens=37) if last
+                    else call.failure({"status": 502, "phase": "response"}))
+        ledger.write(call.ledger_line("decision", decision))
+        assert decision.action == ("accept" if last else "retry")
+        clock.advance(decision.wait_ms)
+    ledger.write(call.ledger_line("end", decision))
+    (tmp_path / "l").write_text("".join(ledger.lines))
+    (tmp_path / "b.csv").write_text(
+        "generation_id,created_at,cost_total,tokens_prompt,tokens_completion,model_permaslug\n"
+        "gen-0,2026-11-29 00:00:00,0.1,7,7,x/m1\n"
+        "gen-1,2026-11-30 00:53:20,0.0031,1003,60,x/m1\n"
+        "gen-2,2026-11-30 00:53:25,0.0029,1003,37,x/m1\n"
+        "gen-9,2026-11-30 12:00:00,0.1,7,7,x/m1\n")
+    with reconcile([str(tmp_path / "l")], [str(tmp_path / "b.csv")], as_of_ms=UNIX_MS + 86_400_000) as report:
+        ledger_facts = report.summary["ledger"]
+        assert (ledger_facts["attempts"], ledger_facts["served"], ledger_facts["in_question"]) == (2, 1, 1)
+        assert ledger_facts["policies"] == {policy.fingerprint: 1}
+        one, = report.findings()
+        assert one["call"] == call.id
+        assert (one["confidence"], one["wasted_lo"], one["wasted_hi"]) == ("probable", "0.0031", "0.0031")
+        assert (one["route"], one["workflow"], one["attempts"]) == ("main", "bare", [1])
