@@ -7,6 +7,7 @@ import csv
 import json
 import pathlib
 import re
+import shutil
 import typing
 
 import pytest
@@ -148,3 +149,59 @@ def test_a_ledger_of_the_engine(tmp_path: pathlib.Path) -> None:
         assert one["call"] == call.id
         assert (one["confidence"], one["wasted_lo"], one["wasted_hi"]) == ("probable", "0.0031", "0.0031")
         assert (one["route"], one["workflow"], one["attempts"]) == ("main", "bare", [1])
+
+
+def test_the_first_pages_command(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README and docs/reconcile.md, as they are written."""
+    shutil.copy(SAMPLES / "ledger.jsonl", tmp_path / "calls.jsonl")
+    shutil.copy(SAMPLES / "openrouter_activity.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("README.md", "docs/reconcile.md"):
+        line, = re.findall(r"^fivegates (reconcile .*)$", (ROOT / name).read_text(encoding="utf-8"), re.M)
+        code, out, err = cli(*line.split())
+        assert (code, err) == (0, "")
+        assert "at least 0.00827 (certain), probably 0.0273975" in out
+        assert "What failures cost" in pathlib.Path("cost.html").read_text()
+        pathlib.Path("cost.html").unlink()
+
+
+def test_the_log_that_any_program_can_write(tmp_path: pathlib.Path) -> None:
+    page = (ROOT / "docs" / "reconcile.md").read_text(encoding="utf-8")
+    lines, = re.findall(r"```json\n(.*?)```", page, re.S)
+    (tmp_path / "log").write_text(lines)
+    with reconcile([str(tmp_path / "log")], [str(SAMPLES / "openrouter_activity.csv")]) as report:
+        facts = report.summary["ledger"]
+        assert (facts["attempts"], facts["in_question"], facts["attempts_without_their_lines"]) == (1, 1, 0)
+
+
+def test_a_cards_prices(tmp_path: pathlib.Path) -> None:
+    """The card of the ledger prices what an export has no money for."""
+    card = {"version": 1, "routes": {"main": {
+        "provider": "fireworks", "model": "glm", "price": {"input": 2, "output": "0.5"}}},
+        "workflows": {"w": {"routes": ["main"]}}}
+    (tmp_path / "card.yaml").write_text(json.dumps(card))
+    policy = fivegates.Policy.loads(card)
+    head = {"v": 1, "now_ms": 1, "workflow": "w", "call": "c", "step": 0, "policy": policy.fingerprint}
+    at = UNIX_MS
+    lines = [
+        {"line": "call", **head, "unix_ms": at, "prompt_tokens": 1000, "gen_ai.request.max_tokens": 500},
+        {"line": "decision", **head, "unix_ms": at, "gen_ai.provider.name": "fireworks",
+         "gen_ai.request.model": "glm", "billing": "none", "tokens": 1500, "held_usd": "0",
+         "action": "proceed", "route": "main", "attempt": 1, "kind": "unknown"},
+        {"line": "decision", **head, "unix_ms": at + 5000, "billing": "possible", "tokens": 1500,
+         "action": "fail_closed", "route": None, "attempt": 1, "kind": "read_timeout"},
+        {"line": "end", **head, "unix_ms": at + 5000}]
+    (tmp_path / "l").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "b.csv").write_text(
+        "start_time,end_time,base_model_name,prompt_tokens,completion_tokens\n"
+        "2026-11-30 00:53:21 UTC,2026-11-30 00:53:40 UTC,glm,1010,100\n")
+    words = ["reconcile", tmp_path / "l", "--bill", tmp_path / "b.csv", "--json", "--as-of", "2026-12-09T00:00:00Z"]
+    _, out, _ = cli(*words, "--card", tmp_path / "card.yaml")
+    one, = json.loads(out)["findings"]
+    # Only the estimate of the prompt is known: it may be somebody else's.
+    assert (one["verdict"], one["confidence"]) == ("orphan_charge", "possible")
+    assert (one["wasted_lo"], one["wasted_hi"]) == ("0", "0.00207")
+    card["routes"]["main"]["model"] = "other"  # type: ignore[index]
+    (tmp_path / "card.yaml").write_text(json.dumps(card))
+    code, _, err = cli(*words[:-3], "--card", tmp_path / "card.yaml")
+    assert code == 2 and "--card has the fingerprint" in err
