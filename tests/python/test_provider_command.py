@@ -166,7 +166,7 @@ def test_bad_options(args: "list[str]", words: str) -> None:
     ("phases: [{faults: ok}, {faults: ok}]", '"for_s" is missing'),
     ("phases: [{faults: ok}]\nfaults: ok", "stands beside phases"),
     ("faults: ok\nfaults: cut", ":2:1: faults: this key stands here twice"),
-    ("{", "flow mapping"), ("[1, 2]", "must be an object"), ("faults: [\n", ":2:1: "),
+    ("{", "flow node"), ("[1, 2]", "must be an object"), ("faults: [\n", ":2:1: "),
     ('{"faults": ["ok"], "per": NaN}', 'must be text|must be server'),
 ])
 def test_bad_scripts(tmp_path: pathlib.Path, text: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line: check, classify, explain, vectors, schema, drill.
+"""The command line: check, classify, explain, vectors, schema, drill, reconcile.
 
 Exit codes: 0 all is well; 1 the answer is no (a vector failed, check --strict
 found warnings); 2 bad input or usage, with the file, the place in it and what
@@ -28,6 +28,7 @@ from fivegates.curl import evidence_from_text
 from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
 from fivegates.reconcile.command import reconcile
+from fivegates.gauntlet.command import gauntlet
 from fivegates.provider.command import provider
 from fivegates.testing import ManualClock
 from fivegates.yaml import place_of, to_json
@@ -382,6 +383,7 @@ def schema() -> None:
 app.command()(drill)
 app.command()(reconcile)
 app.command()(provider)
+app.command()(gauntlet)
 
 
 def run() -> None:

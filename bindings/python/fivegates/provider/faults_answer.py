@@ -59,16 +59,16 @@ async def empty_answer(x: Exchange) -> None:
     x.record.whole = False
 
 
-@fault("answer", "the output limit cuts a tool's arguments, or the text")
+@fault("answer", "the output limit cuts a tool's arguments; or half of a text, "
+       "which is an answer still")
 async def truncated_tool_call(x: Exchange) -> None:
-    half = max(1, len(x.answer.pieces) // 2)
-    pieces = x.answer.pieces[:half]
+    pieces = x.answer.pieces[:max(1, len(x.answer.pieces) // 2)]
     if x.answer.tool:
         pieces[-1] = pieces[-1].rstrip('}"')  # never a whole JSON value
+        x.record.cut = True
     x.say(dataclasses.replace(x.answer, finish="length", pieces=pieces))
-    x.record.cut = True
     await good(x)
-    x.record.whole = False
+    x.record.whole = not x.record.cut and x.record.whole
 
 
 @fault("answer", "200, and the body says that the account is empty; in a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import errno
 import json
@@ -24,6 +25,7 @@ __all__ = ["HOST", "Provider"]
 Json = typing.Dict[str, typing.Any]
 HOST = "127.0.0.1"
 _BACKLOG = 1024
+_KINDS = 100  # of unknown requests that are told apart
 
 
 class Provider:
@@ -32,6 +34,8 @@ class Provider:
     def __init__(self, script: Script, journal: "Journal | None" = None) -> None:
         self.journal = journal or Journal()
         self.port = 0
+        # Requests that no API answers, by method and path.
+        self.unknown: "collections.Counter[str]" = collections.Counter()
         self._open: "set[asyncio.Task[None]]" = set()
         self._exchanges = 0
         self._connections = 0
@@ -140,6 +144,8 @@ class Provider:
         api = api_of(request.path)
         if api is None or request.method != "POST":
             status, value = other_answer(self, request)
+            if status == 404 and len(self.unknown) < _KINDS:
+                self.unknown[f"{request.method} {request.path[:200]}"] += 1
             await self._send(writer, status, value)
             return request.keep
         try:

@@ -1,0 +1,393 @@
+"""The gauntlet's parts: layers by their fingerprints, measures, plans, and
+programs that do not start, hang, flood, or leave something behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import re
+import signal
+import socket
+import sys
+import typing
+
+import pytest
+
+from fivegates.errors import FivegatesError
+from fivegates.gauntlet import Limits, read_plan
+from fivegates.gauntlet.judge import judge
+from fivegates.gauntlet.layers import find_layers
+from fivegates.gauntlet.measure import Healthy, Measures, healthy_of, measure
+from fivegates.gauntlet.plan import STANDARD, choose, standard_plan
+from fivegates.gauntlet.program import Outcome, Watch, run_program
+from fivegates.provider import (Effect, FAULTS, Record, SettingsError,
+                                read_file, read_value)
+
+COUNT = "x-stainless-retry-count"
+
+
+def sent(at: float, *, key: str = "k", path: str = "/v1/chat/completions",
+         status: "int | None" = 200, headers: "dict[str, str] | None" = None,
+         results: "typing.Sequence[str]" = (), **more: typing.Any) -> Record:
+    out = Record(1, at, 1, path, headers or {}, "chat", False, "m", key, 10,
+                 False, list(results), status=status, answered_at=at + 0.01,
+                 ended_at=at + 0.02)
+    for name, value in more.items():
+        setattr(out, name, value)
+    return out
+
+
+def tries(records: "list[Record]", normal: int = 1) -> "list[int]":
+    return [one.tries for one in find_layers(records, normal)]
+
+
+def counted(*counts: int, gap: float = 0.5, **headers: str) -> "list[Record]":
+    return [sent(i * gap, headers={COUNT: str(count), **headers})
+            for i, count in enumerate(counts)]
+
+
+# ---- layers
+
+
+@pytest.mark.parametrize("records, normal, expected", [
+    (counted(0), 1, []),
+    (counted(0, 0, 0), 3, []),  # three users who ask the same
+    (counted(0, 1, 2), 1, [3]),
+    (counted(0, 1, 2, 0, 1, 2), 1, [2, 3]),
+    (counted(0, 0, 1, 1, 2, 2), 1, [3, 2]),
+    (counted(0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1), 1, [3, 2, 2]),
+    (counted(0, 1, 2, 0, 1, 2), 2, [3]),  # two users, one layer
+    (counted(0, 0, 1, 1, 2, 2), 2, [3]),  # the same, at once
+    (counted(0, 1, 0), 1, [2, 2]),  # it succeeded at the second beginning
+    (counted(0, 0, 0, 0), 1, [4]),  # the SDK does not retry, a loop does
+])
+def test_layers_by_count(records: "list[Record]", normal: int,
+                         expected: "list[int]") -> None:
+    assert tries(records, normal) == expected
+
+
+def test_layers_with_two_counts() -> None:
+    records = [sent(i, headers={"x-request-attempt": str(1 + i // 2),
+                                "amz-sdk-request": f"attempt={1 + i % 2}; max=2"})
+               for i in range(6)]
+    assert sorted(tries(records)) == [2, 3]
+
+
+def test_another_call_is_no_layer_below() -> None:
+    records = [sent(i, headers={"x-request-attempt": number,
+                                "x-client-request-id": call})
+               for i, (number, call) in enumerate(
+                   [("1", "a"), ("2", "a"), ("1", "b"), ("1", "c")])]
+    assert tries(records) == [3, 2]
+
+
+def timed(*gaps: float) -> "list[Record]":
+    at = 0.0
+    out = [sent(at)]
+    for gap in gaps:
+        at += gap
+        out.append(sent(at))
+    return out
+
+
+@pytest.mark.parametrize("gaps, expected", [
+    ([0.5], [2]),
+    ([0.5, 1, 2, 4], [5]),  # one back-off that grows
+    ([0.5, 0.4, 0.6, 0.5], [5]),  # a steady loop
+    ([0.01] * 7, [8]),  # a loop without a wait
+    ([0.01, 1, 0.01, 2, 0.01], [3, 2]),  # pairs in a loop
+    ([0.5, 1, 0.02, 0.5, 1], [2, 3]),
+    ([0.5, 1, 3, 0.45, 1.1, 3, 0.55, 0.9], [3, 3]),
+    ([0.8, 0.2, 0.9], [4]),  # full jitter, not two pairs
+    ([0.01, 1, 0.01], [2, 2]),
+])
+def test_layers_by_time(gaps: "list[float]", expected: "list[int]") -> None:
+    layers = find_layers(timed(*gaps), 1)
+    assert [one.tries for one in layers] == expected
+    assert all(one.sure is (len(expected) == 1) for one in layers)
+
+
+# ---- measures and verdicts
+
+
+def healthy(records: "list[Record]",
+            effects: "typing.Sequence[Effect]" = ()) -> Healthy:
+    return healthy_of(records, list(effects), Outcome(exit_code=0, seconds=1))
+
+
+ONE = healthy([sent(0, whole=True, billed_prompt=10, billed_output=5)])
+
+
+def findings(measures: Measures, exit_code: "int | None" = 0,
+             **outcome: typing.Any) -> "list[str]":
+    return [one.code for one in judge(
+        Outcome(exit_code=exit_code, seconds=1, **outcome), measures, ONE,
+        Limits(), None).findings]
+
+
+def test_requests_and_tokens() -> None:
+    got = measure([sent(0, status=500), sent(1, billed_prompt=10, billed_output=5,
+                                             whole=True)], [], ONE)
+    assert (got.requests, got.fan_out, got.answered) == (2, 2, 1)
+    assert (got.billed, got.delivered, got.billed_ratio) == (15, 15, 1)
+    assert findings(got) == []
+    # A body that differs each time hides no fan-out.
+    many = [sent(i, key=str(i), status=500) for i in range(6)]
+    assert findings(measure(many, [], ONE), 1) == ["fan_out"]
+
+
+def test_early_and_hammering() -> None:
+    def limited(at: float, **more: typing.Any) -> Record:
+        return sent(at, status=429, **more)
+    told = [limited(0, wait_s=1.0), sent(0.5, whole=True)]
+    assert measure(told, [], ONE).early == 1
+    assert findings(measure(told, [], ONE)) == ["early"]
+    assert measure([limited(0, wait_s=1.0), sent(1.0)], [], ONE).early == 0
+    # Another account was told nothing.
+    other = [limited(0, wait_s=1.0), sent(0.1, path="/backup/v1/chat/completions")]
+    assert measure(other, [], ONE).early == 0
+    fast = [limited(i * 0.2) for i in range(4)]
+    assert measure(fast, [], ONE).after_429_per_s == 4
+    assert "hammered" in findings(measure(fast, [], ONE), 1)
+    slow = [limited(i * 0.6) for i in range(4)]
+    assert measure(slow, [], ONE).after_429_per_s == 2
+
+
+def test_effects_by_the_results_that_come_back() -> None:
+    """Two calls that answer one conversation, and both results come back."""
+    agent = [sent(0, key="a", call="c1", whole=True),
+             sent(1, key="b", results=["c1"], whole=True)]
+    base = healthy(agent)
+    assert base.calls == {"a": 1}
+    again = [*agent, sent(2, key="a", call="c2", whole=True),
+             sent(3, key="b", results=["c2"], whole=True)]
+    assert measure(again, [], base).doubled == 1
+    # The same step sent again is no second effect, nor is a call not run.
+    step = [*agent, sent(2, key="b", results=["c1"]),
+            sent(3, key="a", call="c3", whole=True)]
+    assert measure(step, [], base).doubled == 0
+    # A model that asks twice in one conversation is not the client's doing.
+    longer = [*agent, sent(2, key="b", call="c2", results=["c1"]),
+              sent(3, key="c", results=["c1", "c2"], whole=True)]
+    assert measure(longer, [], base).doubled == 0
+
+
+def test_effects_that_are_reported() -> None:
+    records = [sent(0, whole=True)]
+    base = healthy(records, [Effect(0, "pay", "op1")])
+    twice = [Effect(0, "pay", "op1"), Effect(1, "pay", "op1")]
+    assert measure(records, twice, base).doubled == 0  # one operation
+    other = [Effect(0, "pay", "op1"), Effect(1, "pay", "op2")]
+    assert measure(records, other, base).doubled == 1
+    unnamed = [Effect(0, "pay", ""), Effect(1, "pay", "")]
+    assert measure(records, unnamed, base).doubled == 1
+    assert findings(measure(records, other, base)) == ["doubled_effect"]
+
+
+def test_truncated_successes() -> None:
+    cut = measure([sent(0, cut=True, sent_tokens=5)], [], ONE)
+    assert cut.cut_off == 1
+    assert findings(cut, 0) == ["truncated_success"]
+    assert findings(cut, 1) == []  # it says so
+    mended = measure([sent(0, cut=True), sent(1, whole=True)], [], ONE)
+    assert findings(mended, 0) == []
+    # Continued in other words: another conversation, and whole.
+    on = measure([sent(0, cut=True), sent(1, key="k2", whole=True)], [], ONE)
+    assert findings(on, 0) == []
+    # A program that never reads to the end does nothing new.
+    skims = healthy([sent(0, sent_tokens=3)])
+    assert measure([sent(0, sent_tokens=3)], [], skims).cut_off == 0
+    # A tool run with half its arguments, whatever the exit code.
+    half = measure([sent(0, call="c1", cut=True), sent(1, key="b", whole=True,
+                                                       results=["c1"])], [], ONE)
+    assert findings(half, 1) == ["truncated_success"]
+
+
+def test_what_is_no_finding_is_noted() -> None:
+    nothing = measure([sent(0, status=503)], [], ONE)
+    outcome = Outcome(exit_code=0, seconds=1, left_behind=2, stdout="Sorry!")
+    verdict = judge(outcome, nothing, ONE, Limits(), None)
+    assert (verdict.result, verdict.findings) == ("own answer", [])
+    assert "left 2 of its processes" in verdict.notes[0]
+    assert "1 unanswered request" in verdict.notes[1]
+    cut = measure([sent(0, cut=True)], [], ONE)
+    assert not judge(outcome, cut, ONE, Limits(), re.compile("Sorry")).findings
+    assert judge(outcome, cut, ONE, Limits(), re.compile("sorry")).findings
+
+
+def test_ends() -> None:
+    fine = measure([sent(0, whole=True)], [], ONE)
+    assert findings(fine, None, hung=True) == ["hang"]
+    assert findings(fine, None, flooded=True) == ["flood"]
+    assert findings(fine, None, ran_away=True) == ["ran_away"]
+    assert findings(fine, -signal.SIGSEGV) == ["crash"]
+
+
+# ---- plans
+
+
+def test_the_standard_plan() -> None:
+    assert len(standard_plan().trials) == len(STANDARD) > 20
+    names = [one.name for one in standard_plan().trials]
+    assert len(set(names)) == len(names)
+    assert {"brownout", "blackout", "ratelimit", "trickle"} < set(names)
+
+
+def test_a_plan_of_ones_own() -> None:
+    plan = read_plan(read_value({
+        "limits": {"wait_s": 5, "layers": 1}, "admits": "(?i)sorry",
+        "faults": ["gateway_timeout",
+                   {"name": "cut", "why": "Twice.", "limits": {"wait_s": 9}},
+                   {"name": "bad start", "limits": {"layers": 3}, "script": [
+                       {"fault": "server_error", "status": 599}, "ok"]}]}))
+    assert [one.name for one in plan.trials] == ["gateway_timeout", "cut",
+                                                 "bad start"]
+    assert [one.limits.wait_s for one in plan.trials] == [5, 9, 5]
+    assert [one.limits.layers for one in plan.trials] == [1, 1, 3]
+    assert plan.trials[2].steps[0].values == {"status": 599}
+    chosen = choose(plan, ["cut", "reset", "cut"])
+    assert [(one.name, one.limits.wait_s) for one in chosen.trials] == [
+        ("cut", 9), ("reset", 5)]
+    with pytest.raises(SettingsError, match="did you mean stall"):
+        choose(plan, ["stal"])
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "nothing is in it"),
+    ("limit: {}", ":1:1: limit: no such key; did you mean limits?"),
+    ("limits: {wait: 3}", ":1:10: limits.wait: no such key; did you mean wait_s?"),
+    ("limits: {wait_s: 0}", "limits.wait_s: must be a number from 0.1"),
+    ("limits: {layers: 1.5}", "must be a whole number"),
+    ("faults:\n- cut\n- cutt", ":3:3: faults[1]: no fault is called cutt; did "
+                               "you mean cut?"),
+    ("faults: [cut, cut]", "cut stands there twice"),
+    ("faults: [{script: [ok]}]", '"name" is missing'),
+    ("faults: [{name: mine}]", 'give it a "script"'),
+    ("faults: [{name: mine, script: [okk]}]", "faults[0].script[0]: no fault"),
+    ("faults: []", "the list is empty"),
+    ("admits: '('", "admits: no regular expression"),
+])
+def test_bad_plans(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        read_plan(read_file(str(file)))
+    assert words in str(caught.value) and str(file) in str(caught.value)
+
+
+def test_every_fault_can_be_named() -> None:
+    for name in FAULTS:
+        assert read_plan(read_value({"faults": [name]})).trials[0].why
+
+
+# ---- programs
+
+
+def run(code: str, **watch: typing.Any) -> Outcome:
+    given: "dict[str, typing.Any]" = {
+        "wait_s": 5, "start_s": watch.get("wait_s", 5), "run_s": 5,
+        "output_bytes": 1 << 20, **watch}
+    return asyncio.run(run_program([sys.executable, "-c", code],
+                                   dict(os.environ), Watch(**given)))
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; what is dead and waits for init counts."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_program_that_ends() -> None:
+    got = run("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert (got.exit_code, got.stdout, got.stderr) == (3, "out\n", "err\n")
+    assert not (got.hung or got.flooded or got.left_behind)
+    assert run("import os; os.kill(os.getpid(), 9)").exit_code == -9
+    assert run("print(input())").exit_code == 1  # nobody types
+
+
+@pytest.mark.parametrize("command, words", [
+    (["/nowhere/x"], "does not start: No such file"),
+    (["python app.py"], "as words of their own"),
+    ([str(pathlib.Path(__file__).parent)], "Permission denied"),
+])
+def test_programs_that_do_not_start(command: "list[str]", words: str) -> None:
+    with pytest.raises(FivegatesError, match="does not start") as caught:
+        asyncio.run(run_program(command, {}, Watch(1, 1, 1, 1)))
+    assert words in str(caught.value)
+
+
+def test_a_hang_is_ended_with_its_children() -> None:
+    """Also one that does not listen to SIGTERM."""
+    got = run("import os, signal, subprocess, sys, time\n"
+              "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+              "child = subprocess.Popen(['sleep', '60'])\n"
+              "print(os.getpid(), child.pid, flush=True)\ntime.sleep(60)",
+              wait_s=0.4)
+    assert got.hung and got.exit_code is None
+    assert all(gone(int(pid)) for pid in got.stdout.split())
+
+
+def test_moves_keep_a_program_alive() -> None:
+    moves = iter(range(1_000_000))
+    got = run("import time; time.sleep(0.8)", wait_s=0.3, moves=lambda: next(moves))
+    assert not got.hung and got.exit_code == 0
+    got = run("import time; time.sleep(0.5)", wait_s=0.3, start_s=5)
+    assert not got.hung  # it had not begun
+    assert run("import time; time.sleep(60)", run_s=0.3,
+               moves=lambda: next(moves)).hung
+    assert run("import time\nwhile 1: print(1, flush=True); time.sleep(0.01)",
+               ran_away=lambda: True).ran_away
+
+
+def test_a_flood_is_ended_and_its_output_kept_short() -> None:
+    got = run("while True: print('x' * 1000)", output_bytes=1 << 20)
+    assert got.flooded and got.output_bytes > 1 << 20
+    assert len(got.stdout) < 80_000 and "bytes left out" in got.stdout
+
+
+def test_a_daemon_is_found() -> None:
+    """In a session of its own, with its own group, holding the pipes."""
+    got = run("import subprocess\nchild = subprocess.Popen(['sleep', '60'], "
+              "start_new_session=True)\nprint(child.pid, flush=True)")
+    assert got.exit_code == 0 and got.left_behind == 1
+    assert gone(int(got.stdout))
+
+
+def test_a_child_without_environment_is_found() -> None:
+    got = run("import subprocess\nchild = subprocess.Popen(['sleep', '60'], "
+              "env={})\nprint(child.pid, flush=True)")
+    assert got.left_behind == 1 and gone(int(got.stdout))
+
+
+def test_a_listener_is_ended() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = (f"import socket, time; s = socket.create_server(('127.0.0.1', {port})"
+            "); print('listening', flush=True); time.sleep(60)")
+    assert run(code, wait_s=0.5).stdout == "listening\n"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_cancelled(tmp_path: pathlib.Path) -> None:
+    """What was started is ended when the gauntlet itself is stopped."""
+    file = tmp_path / "pid"
+
+    async def scene() -> None:
+        task = asyncio.ensure_future(run_program(
+            [sys.executable, "-c", "import os, pathlib, sys, time\n"
+             "pathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}.')\n"
+             "time.sleep(60)", str(file)], dict(os.environ), Watch(60, 60, 60, 1)))
+        while not file.exists() or "." not in file.read_text():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scene())
+    assert gone(int(file.read_text().rstrip(".")))
