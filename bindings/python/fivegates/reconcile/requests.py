@@ -4,9 +4,10 @@ number of prompt tokens)."""
 
 from __future__ import annotations
 
+import itertools
 import typing
 
-from fivegates.reconcile.assign import groups
+from fivegates.reconcile.assign import Group, groups
 from fivegates.reconcile.money import PriceBook
 from fivegates.reconcile.sources import Chosen
 from fivegates.reconcile.store import Store
@@ -16,7 +17,6 @@ __all__ = ["MAX_GENERATION_MS", "SKEW_MS", "exact", "fingerprints", "learn_promp
 
 SKEW_MS = 5_000            # between the clocks of host and provider
 MAX_GENERATION_MS = 600_000  # how long abandoned work may run on
-_EDGES = 2_000_000         # kept in memory at a time
 _WEAKER = ("possible", "probable", "certain")
 
 
@@ -29,6 +29,8 @@ def exact(store: Store, chosen: Chosen) -> int:
     attempt; how many rows found their attempt."""
     where = "bill.provider = ? AND bill.used = 1 AND bill.bucket = 0 AND bill.taken IS NULL"
     for column in ("rid", "rid2"):
+        if store.one(f"SELECT 1 FROM attempt WHERE {column} IS NOT NULL LIMIT 1") is None:
+            continue
         store.db.execute(
             "UPDATE bill SET taken = (SELECT a.id FROM attempt a WHERE "
             f"a.{column} = bill.rid AND a.provider = bill.provider LIMIT 1) "
@@ -62,17 +64,30 @@ def learn_prompts(store: Store, provider: str) -> None:
         "AND provider = ?", (provider,))
 
 
-# What a row must be to be an attempt's; a is the attempt, b the row.
-_DELIVERED = ("a.state = 'delivered' AND b.in_total = a.in_total "
-              "AND (a.out IS NULL OR b.out = a.out)")
+class _Rule(typing.NamedTuple):
+    """What a row (b) must be to be an attempt's (a); key: what is equal in
+    both, so that only edges of one key can touch."""
+
+    where: str
+    key: str
+    limit: str
+    runs_on_ms: int
+
+
+_DELIVERED = _Rule("a.state = 'delivered' AND b.in_total = a.in_total "
+                   "AND (a.out IS NULL OR b.out = a.out)",
+                   "b.in_total", "probable", SKEW_MS)
 # The ledger knows the sum of both kinds of tokens only.
-_SUMMED = ("a.state = 'delivered' AND a.in_total IS NULL "
-           "AND b.in_total + b.out = a.total")
-_RESENT = ("a.state IN ('unknown', 'billed') AND b.in_total = a.wanted AND "
-           "(a.max_out IS NULL OR b.out <= a.max_out)")
-_GUESSED = ("a.state IN ('unknown', 'billed') AND a.wanted IS NULL AND "
-            "a.estimate > 0 AND b.in_total * 10 BETWEEN a.estimate * 9 AND "
-            "a.estimate * 11 AND (a.max_out IS NULL OR b.out <= a.max_out)")
+_SUMMED = _Rule("a.state = 'delivered' AND a.in_total IS NULL "
+                "AND b.in_total + b.out = a.total",
+                "b.in_total + b.out", "probable", SKEW_MS)
+_RESENT = _Rule("a.state IN ('unknown', 'billed') AND b.in_total = a.wanted AND "
+                "(a.max_out IS NULL OR b.out <= a.max_out)",
+                "b.in_total", "probable", MAX_GENERATION_MS)
+_GUESSED = _Rule("a.state IN ('unknown', 'billed') AND a.wanted IS NULL AND "
+                 "a.estimate > 0 AND b.in_total * 10 BETWEEN a.estimate * 9 AND "
+                 "a.estimate * 11 AND (a.max_out IS NULL OR b.out <= a.max_out)",
+                 "0", "possible", MAX_GENERATION_MS)
 
 
 def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
@@ -84,40 +99,47 @@ def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
             f"CREATE INDEX IF NOT EXISTS bill_{name} ON bill(provider, model, {columns}t_lo) "
             "WHERE bucket = 0 AND taken IS NULL")
     for rule in (_DELIVERED, _SUMMED):
-        _match(store, chosen, rule, "probable", by_id, SKEW_MS)
+        _match(store, chosen, rule, by_id)
     learn_prompts(store, chosen.provider)
-    _match(store, chosen, _RESENT, "probable", by_id, MAX_GENERATION_MS)
-    _match(store, chosen, _GUESSED, "possible", by_id, MAX_GENERATION_MS)
+    for rule in (_RESENT, _GUESSED):
+        _match(store, chosen, rule, by_id)
 
 
-def _match(store: Store, chosen: Chosen, rule: str, limit: str, by_id: bool,
-           runs_on_ms: int) -> None:
+def _match(store: Store, chosen: Chosen, rule: _Rule, by_id: bool) -> None:
     ids = "AND a.rid IS NULL" if by_id else ""
     keys = "AND (a.key IS NULL OR b.key IS NULL OR a.key = b.key)" if chosen.keys else ""
     edges = store.rows(
-        "SELECT a.id, a.op, b.id FROM attempt a CROSS JOIN bill b ON "
+        f"SELECT a.model, {rule.key}, a.id, a.op, b.id FROM attempt a CROSS JOIN bill b ON "
         "b.provider = a.provider AND b.model = a.model "
         "AND b.t_lo BETWEEN a.t0 - ? AND a.t1 + ? "
         f"WHERE a.provider = ? AND a.bill IS NULL {ids} AND b.used = 1 AND b.bucket = 0 "
-        f"AND b.taken IS NULL {keys} AND {rule} ORDER BY a.t0 LIMIT ?",
-        SKEW_MS, runs_on_ms, chosen.provider, _EDGES)
-    for group in list(groups(edges)):
-        for attempt, row in group.pairs.items():
-            word = _least(limit, chosen.limit,
-                          "probable" if attempt in group.sure else "possible")
-            store.db.execute("UPDATE bill SET taken = ? WHERE id = ?", (attempt, row))
-            store.db.execute(
-                "UPDATE attempt SET bill = ?, verdict = ?, confidence = ?, "
-                "evidence = ? WHERE id = ?",
-                (row, "billed" if word != "possible" else "maybe", word,
-                 "prompt tokens and time" if limit != "possible"
-                 else "the estimate of the prompt and time", attempt))
-        # Others of the group could have made these rows as well.
-        for attempt in group.attempts:
-            if attempt not in group.pairs and group.pairs:
-                store.db.execute(
-                    "UPDATE attempt SET verdict = 'maybe', confidence = 'possible', "
-                    "lo = 0, hi = 0, evidence = 'one of several' WHERE id = ?", (attempt,))
+        f"AND b.taken IS NULL {keys} AND {rule.where} ORDER BY 1, 2, a.t0",
+        SKEW_MS, rule.runs_on_ms, chosen.provider)
+    taken: "list[tuple[int, int]]" = []
+    told: "list[tuple[object, ...]]" = []
+    for _, same in itertools.groupby(edges, key=lambda edge: edge[:2]):
+        for group in groups(edge[2:] for edge in same):
+            _decide(chosen, rule, group, taken, told)
+    # After the query: it must not see what it changes.
+    store.db.executemany("UPDATE bill SET taken = ? WHERE id = ?", taken)
+    store.db.executemany(
+        "UPDATE attempt SET bill = ?, verdict = ?, confidence = ?, lo = ?, hi = ?, "
+        "evidence = ? WHERE id = ?", told)
+
+
+def _decide(chosen: Chosen, rule: _Rule, group: Group,
+            taken: "list[tuple[int, int]]", told: "list[tuple[object, ...]]") -> None:
+    what = ("prompt tokens and time" if rule.limit == "probable"
+            else "the estimate of the prompt and time")
+    for attempt, row in group.pairs.items():
+        word = _least(rule.limit, chosen.limit,
+                      "probable" if attempt in group.sure else "possible")
+        taken.append((attempt, row))
+        told.append((row, "billed" if word != "possible" else "maybe", word,
+                     None, None, what, attempt))
+    for attempt in group.attempts:
+        if attempt not in group.pairs:  # it could have made one of these rows as well
+            told.append((None, "maybe", "possible", 0, 0, f"{what}; one of several", attempt))
 
 
 def price_rows(store: Store, provider: str, prices: PriceBook) -> None:

@@ -205,7 +205,8 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
     progress("indexes", 0)
     for sql in (
             "CREATE INDEX attempt_call ON attempt(name, step, n, t0)",
-            "CREATE INDEX bill_rid ON bill(provider, rid) WHERE rid IS NOT NULL"):
+            "CREATE INDEX bill_rid ON bill(provider, rid, src) "
+            "WHERE rid IS NOT NULL AND bucket = 0"):
         store.db.execute(sql)
     twice = store.db.execute(
         "DELETE FROM attempt WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
@@ -214,8 +215,8 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
     dropped = drop_overlaps(store, given)
     for sql in (
             "CREATE INDEX attempt_op ON attempt(op)",
-            "CREATE INDEX attempt_rid ON attempt(rid) WHERE rid IS NOT NULL",
-            "CREATE INDEX attempt_rid2 ON attempt(rid2) WHERE rid2 IS NOT NULL",
+            "CREATE INDEX attempt_rid ON attempt(rid, provider) WHERE rid IS NOT NULL",
+            "CREATE INDEX attempt_rid2 ON attempt(rid2, provider) WHERE rid2 IS NOT NULL",
             "CREATE INDEX attempt_model ON attempt(provider, model, state)",
             "CREATE INDEX bill_cell ON bill(provider, model, t_lo) WHERE bucket = 1"):
         store.db.execute(sql)

@@ -86,17 +86,18 @@ def drop_overlaps(store: Store, given: "typing.Sequence[Given]") -> int:
 
 def _drop_requests(store: Store, where: str) -> None:
     """Requests with an id: each counts once."""
+    twice = (f"SELECT provider, rid FROM bill WHERE {where} "
+             "GROUP BY provider, rid HAVING COUNT(*) > 1")
+    if store.one(twice) is None:  # the index alone tells that
+        return
     differ = " OR ".join(f"MIN({name}) <> MAX({name})" for name in _SAME)
-    twice = False
-    for rid, first, second, clash in store.rows(
-            f"SELECT rid, MIN(place), MAX(place), {differ} FROM bill WHERE {where} "
-            "GROUP BY provider, rid HAVING COUNT(*) > 1"):
-        twice = True
-        if clash:
-            raise _clash(f"the request {rid}", first, second)
-    if twice:
-        store.db.execute(f"DELETE FROM bill WHERE {where} AND id NOT IN (SELECT MIN(id) "
-                         f"FROM bill WHERE {where} GROUP BY provider, rid)")
+    clash = next(store.rows(
+        f"SELECT rid, MIN(place), MAX(place) FROM bill WHERE {where} "
+        f"AND (provider, rid) IN ({twice}) GROUP BY provider, rid HAVING {differ}"), None)
+    if clash is not None:
+        raise _clash(f"the request {clash[0]}", clash[1], clash[2])
+    store.db.execute(f"DELETE FROM bill WHERE {where} AND id NOT IN (SELECT MIN(id) "
+                     f"FROM bill WHERE {where} GROUP BY provider, rid)")
 
 
 def _list(sources: "typing.Iterable[int]") -> str:
