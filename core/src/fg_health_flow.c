@@ -12,8 +12,8 @@ enum {
   UNUSUAL_PPM = 950000, /* what one in twenty takes is late by chance, not by a queue */
   LATE_MS = 150,        /* and a quarter of what was expected: later than that has queued */
   CLEAN_MS = 50,        /* and a quarter: up to there it has not */
-  PRIMARY_PART = 7,     /* of what is in flight a crowded route gives up */
-  STANDIN_PART = 3,     /* it has users of its own, who queue behind ours */
+  CROWDED_PART = 7,     /* of what is in flight a crowded route gives up */
+  BURIED_PART = 3,      /* a stand-in that is late by far: it has users of its own, who queue behind ours */
   PROVED_MS = 1200,     /* of text at speed: a probe has done its work */
   STUCK_MS = 2000       /* behind a fifth of the usual speed by so much: stuck */
 };
@@ -68,7 +68,7 @@ void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_to
     return;
   }
   if (late != 0 && took_ms > late) {
-    fg_limit_late(&route->limit, &route->crowd, now, standin ? STANDIN_PART : PRIMARY_PART, fg_max32(2 * expected, 2000), t);
+    fg_limit_late(&route->limit, &route->crowd, now, standin && took_ms > 2 * late ? BURIED_PART : CROWDED_PART, fg_max32(2 * expected, 2000), t);
   } else if (late != 0 && took_ms <= expected + expected / 4 + CLEAN_MS) {
     fg_limit_in_time(&route->limit, &route->crowd, now, t);
   }
