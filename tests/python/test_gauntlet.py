@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import typing
 
 import pytest
 
-from fivegates.gauntlet import Played, Result, play, read_plan
+from fivegates.gauntlet import Plan, Played, Result, play, read_plan
 from fivegates.provider import read_value
 
 from .conftest import ROOT
@@ -31,8 +30,7 @@ FINDS = {
                      ("no_response", "overbilled"), ("cut", "fan_out"),
                      ("cut", "hidden_layers"), ("cut", "overbilled"),
                      ("rate_limited", "fan_out")},
-    "doubles_effect": {("tool_then_error", "doubled_effect"),
-                       ("rate_limited", "hammered")},
+    "doubles_effect": {("tool_then_error", "doubled_effect")},
     "believes_a_cut": {("cut", "truncated_success")},
     "hammers": {("rate_limited", "hammered"), ("rate_limited", "fan_out")},
     "hangs": {("no_response", "hang")},
@@ -44,18 +42,18 @@ NEEDS = {"agent": ("httpx2",), "batch": ("httpx2",), "demo": ("rich",),
          "fastapi_chat": ("fastapi", "uvicorn")}
 
 
-def run_all(names: "typing.Iterable[str]", plan: typing.Any) -> "dict[str, Result]":
+def run_all(names: "list[str]", plan: Plan, jobs: int) -> "dict[str, Result]":
     """The programs, at once: they mostly wait."""
     async def scene() -> "list[Result]":
         return await asyncio.gather(*(play(
             [sys.executable, "-W", "error", str(PROGRAMS / f"{name}.py")],
-            plan, 2) for name in names))
+            plan, jobs) for name in names))
     return dict(zip(names, asyncio.run(scene())))
 
 
 @pytest.fixture(scope="module")
 def found() -> "dict[str, Result]":
-    return run_all(list(FINDS), BAD)
+    return run_all(list(FINDS), BAD, 5)
 
 
 def under(result: Result, fault: str) -> Played:
@@ -115,7 +113,7 @@ def test_the_examples_pass() -> None:
         for module in modules:
             pytest.importorskip(module)
     for name, result in run_all([f"example_{name}" for name in NEEDS],
-                                EXAMPLES).items():
+                                EXAMPLES, 2).items():
         assert result.passed, [
             (name, one.trial.name, finding.text, one.outcome.said())
             for one in result.played for finding in one.verdict.findings]

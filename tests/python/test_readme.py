@@ -232,7 +232,7 @@ def test_the_reasons() -> None:
 def test_links() -> None:
     """Every relative link of the documents leads to a file, and its heading."""
     pages = [path for folder in (".", "core", "core/doc", "bindings/python",
-                                 "bindings/python/docs", "tests",
+                                 "bindings/python/docs", "docs", "tests",
                                  "tests/vectors", "benchmarks", "examples",
                                  "examples/*")
              for path in ROOT.glob(f"{folder}/*.md")]

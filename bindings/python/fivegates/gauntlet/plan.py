@@ -33,7 +33,7 @@ class Limits:
     layers: int = 2  # that retry, each inside the other: a queue, an engine
     billed_ratio: float = 5  # tokens billed, to those of a run without a fault
     early_requests: int = 0  # sent again before a Retry-After was over
-    requests_per_second_after_429: int = 3  # of one conversation
+    requests_per_second_after_429: int = 4  # of one conversation
     doubled_effects: int = 0
     truncated_successes: int = 0
     wait_s: float = 60  # without a request, a token or a word: it hangs
