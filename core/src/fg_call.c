@@ -36,16 +36,17 @@ void fg_call_look(const fg_engine *e, fg_call_state *s, int64_t t) {
   }
 }
 
-int32_t fg_call_open(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
-  const int32_t rc = fg_call_open_first(e, c, now_ms, out, s, t);
+int32_t fg_call_open(const fg_engine *e, fg_call *c, uint32_t told, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
+  const int32_t rc = fg_call_open_first(e, c, told, now_ms, out, s, t);
   if (rc == FG_OK) {
     fg_call_look(e, *s, *t);
   }
   return rc;
 }
 
-int32_t fg_call_open_first(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
+int32_t fg_call_open_first(const fg_engine *e, fg_call *c, uint32_t told, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t) {
   uint32_t size;
+  int32_t rc;
   if (out == NULL) {
     return FG_ERR_ARG;
   }
@@ -58,7 +59,12 @@ int32_t fg_call_open_first(const fg_engine *e, fg_call *c, int64_t now_ms, fg_de
   }
   fg_zero(out, sizeof *out);
   out->size = size;
-  return fg_call_touch(e, c, now_ms, s, t);
+  rc = fg_call_touch(e, c, now_ms, s, t);
+  if (rc == FG_OK) {
+    (*s)->told = (uint8_t)told;
+    (*s)->ended = 0;
+  }
+  return rc;
 }
 
 void fg_call_alert(fg_call_state *s, uint32_t did) {
@@ -281,4 +287,5 @@ void fg_attempt_over(const fg_engine *e, fg_call_state *s, const fg_outcome *out
     fg_money_keep(s, a);
   }
   a->number = 0;
+  s->ended = 1;
 }

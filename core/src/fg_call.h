@@ -7,13 +7,13 @@
 #include "fg_estimate.h"
 #include "fg_facts.h"
 
-/* Checks engine and call, turns now_ms into t, prepares out. FG_OK, or an error with out fail_closed. */
-int32_t fg_call_open(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t);
+/* Checks engine and call, turns now_ms into t, prepares out. told: FG_TOLD_*. FG_OK, or an error with out fail_closed. */
+int32_t fg_call_open(const fg_engine *e, fg_call *c, uint32_t told, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t);
 /* Same without a decision to fill, and before the look at overdue attempts: news of an attempt comes first. fg_call_look follows. */
 int32_t fg_call_touch(const fg_engine *e, fg_call *c, int64_t now_ms, fg_call_state **s, int64_t *t);
 void fg_call_look(const fg_engine *e, fg_call_state *s, int64_t t);
 /* fg_call_open without the look. */
-int32_t fg_call_open_first(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t);
+int32_t fg_call_open_first(const fg_engine *e, fg_call *c, uint32_t told, int64_t now_ms, fg_decision *out, fg_call_state **s, int64_t *t);
 /* out := the latest decision again. */
 void fg_call_again(const fg_engine *e, const fg_call_state *s, fg_decision *out);
 /* Builds the facts, decides, keeps the decision and moves the call's state. */

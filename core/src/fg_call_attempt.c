@@ -282,7 +282,7 @@ int32_t fg_call_begin_attempt(const fg_engine *e, fg_call *c, int64_t now_ms, fg
   fg_clocks k;
   uint32_t round, since;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_BEGIN_ATTEMPT, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }

@@ -1,6 +1,7 @@
 /* A call begins, and each step of an agent's loop after it. */
 #include "fg_call.h"
 
+#include "fg_call_replay.h"
 #include "fg_commit.h"
 #include "fg_contract.h"
 #include "fg_math.h"
@@ -96,6 +97,10 @@ static uint64_t affinity_of(const fg_engine *e, const fg_policy_workflow *w, con
 }
 
 int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *request, int64_t now_ms, fg_decision *out) {
+  return fg_replay_begin(e, c, request, NULL, now_ms, out);
+}
+
+int32_t fg_replay_begin(const fg_engine *e, fg_call *c, const fg_request *request, const fg_replay_known *known, int64_t now_ms, fg_decision *out) {
   const uint32_t size = out != NULL ? out->size : 0;
   const fg_policy_workflow *w;
   fg_workflow_rec *rec;
@@ -168,6 +173,11 @@ int32_t fg_call_begin(const fg_engine *e, fg_call *c, const fg_request *request,
   fg_call_alert(s, did);
   fg_call_fit(e, s, tools, r.tool_count, r.tool_choice, t);
   s->affinity = affinity_of(e, w, &r);
+  if (known != NULL) {
+    s->tenant_hash = known->tenant;
+    s->affinity = known->affinity;
+    s->stream = known->stream;
+  }
   order_routes(e, s, s->affinity);
   fg_money_step(&fg_policy_routes(e->policy)[w->standin[0].route], s);
   fg_count(&rec->count[FG_WF_CALLS], 1);
@@ -180,7 +190,7 @@ int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uin
   fg_call_state *s;
   uint32_t i;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_STEP, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }

@@ -1,6 +1,7 @@
 /* How an attempt or a call comes to its end: failure, success, a clock, the caller, a host that cannot. */
 #include "fg_call.h"
 
+#include "fg_call_replay.h"
 #include "fg_commit.h"
 #include "fg_kept.h"
 #include "fg_math.h"
@@ -44,7 +45,7 @@ int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const 
   fg_call_state *s;
   fg_evidence ev;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_FAILURE, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -71,6 +72,22 @@ int32_t fg_call_failure(const fg_engine *e, fg_call *c, uint32_t attempt, const 
   }
   learn_progress(s, &ev);
   to_failure(e, s, &ev, t, out);
+  return FG_OK;
+}
+
+int32_t fg_replay_failure(const fg_engine *e, fg_call *c, const fg_failure *f, uint32_t inner_attempts, uint32_t status, int64_t now_ms,
+                          fg_decision *out) {
+  fg_call_state *s;
+  int64_t t;
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_FAILURE, now_ms, out, &s, &t);
+  if (rc != FG_OK) {
+    return rc;
+  }
+  if (fg_is_live(s, 0)) {
+    fg_attempt_failed(e, s, f, inner_attempts, status, t, out);
+  } else {
+    fg_call_again(e, s, out);
+  }
   return FG_OK;
 }
 
@@ -164,10 +181,15 @@ static void came(const fg_engine *e, fg_call_state *s, int64_t t) {
 }
 
 int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *a, int64_t now_ms, fg_decision *out) {
+  return fg_replay_success(e, c, attempt, a, NULL, now_ms, out);
+}
+
+int32_t fg_replay_success(const fg_engine *e, fg_call *c, uint32_t attempt, const fg_answer *a, const uint32_t *verdict, int64_t now_ms,
+                          fg_decision *out) {
   fg_call_state *s;
   uint32_t bad;
   int64_t t;
-  const int32_t rc = fg_call_open_first(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open_first(e, c, FG_TOLD_SUCCESS, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -188,9 +210,10 @@ int32_t fg_call_success(const fg_engine *e, fg_call *c, uint32_t attempt, const 
   fg_commit_billing(s, FG_BILLING_LIKELY);
   if (a->prompt_tokens != 0 || a->output_tokens != 0 || a->cost_nusd > 0) {
     fg_commit_billing(s, FG_BILLING_CERTAIN);
+    s->live.output_tokens = fg_max32(s->live.output_tokens, a->output_tokens);
     fg_money_settle(e, fg_workflow_of(e, s), s, &s->live, a, t);
   }
-  bad = fg_output_check(e->policy, fg_workflow_of(e, s), a);
+  bad = verdict != NULL ? *verdict : fg_output_check(e->policy, fg_workflow_of(e, s), a);
   if (bad != FG_KIND_UNKNOWN) {
     reject(e, s, bad, t, out);
     return FG_OK;
@@ -258,7 +281,7 @@ int32_t fg_call_deadline(const fg_engine *e, fg_call *c, int64_t now_ms, fg_deci
   fg_due due;
   uint32_t now, stall;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_DEADLINE, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -298,7 +321,7 @@ static void drop_attempt(const fg_engine *e, fg_call_state *s, int64_t t) {
 int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decision *out) {
   fg_call_state *s;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_CANCEL, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -332,7 +355,7 @@ int32_t fg_call_cancel(const fg_engine *e, fg_call *c, int64_t now_ms, fg_decisi
 int32_t fg_call_unable(const fg_engine *e, fg_call *c, uint32_t what, int64_t now_ms, fg_decision *out) {
   fg_call_state *s;
   int64_t t;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_UNABLE, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }
@@ -356,7 +379,7 @@ int32_t fg_call_resolved(const fg_engine *e, fg_call *c, const char *op, uint32_
   fg_call_state *s;
   int64_t t;
   int known;
-  const int32_t rc = fg_call_open(e, c, now_ms, out, &s, &t);
+  const int32_t rc = fg_call_open(e, c, FG_TOLD_RESOLVED, now_ms, out, &s, &t);
   if (rc != FG_OK) {
     return rc;
   }

@@ -163,6 +163,7 @@ void fg_attempt_failed(const fg_engine *e, fg_call_state *s, const fg_failure *r
   s->failed_elapsed_ms = fg_since(s, t) - s->live.began_at;
   learn_commit(s, f, inner_attempts, status);
   keep_failure(s, f);
+  s->failed_status = (uint16_t)fg_min32(status, UINT16_MAX);
   recount(s, f, inner_attempts);
   s->empty_end = f->owner == FG_OWNER_UNKNOWN && f->klass == FG_CLASS_ANSWER;
   if (f->kind == FG_KIND_OUTPUT_INVALID && place != 0) {

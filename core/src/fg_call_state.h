@@ -31,6 +31,19 @@ enum { /* fg_attempt.flags */
   FG_AT_DEGRADED = 256   /* a ladder step's attempt */
 };
 
+enum { /* told: what the latest decision answers; wire names in fg_ledger.c */
+  FG_TOLD_BEGIN = 0,
+  FG_TOLD_BEGIN_ATTEMPT,
+  FG_TOLD_FAILURE,
+  FG_TOLD_SUCCESS,
+  FG_TOLD_DEADLINE,
+  FG_TOLD_UNABLE,
+  FG_TOLD_STEP,
+  FG_TOLD_CANCEL,
+  FG_TOLD_RESOLVED,
+  FG_TOLD_COUNT
+};
+
 typedef struct fg_attempt {
   fg_ticket ticket;
   int64_t hold_nusd;
@@ -88,12 +101,13 @@ typedef struct fg_call_state {
   uint16_t attempt_count;            /* attempts permitted so far: the latest one's number */
   uint8_t op_count, op_overflow, ladder_spent, counted, degraded, alerts, empty_end; /* counted: 1 + FG_WF_* this call stands in */
   uint32_t failed_elapsed_ms;
-  uint16_t inner, spare;             /* requests inner layers made beyond the attempts permitted here */
+  uint16_t inner, failed_status;     /* requests inner layers made beyond the attempts permitted here; HTTP status of the last failure, 0 none */
   uint32_t clocks_at, stall_ms;      /* the kept decision's clocks are those of an attempt that begins then */
   struct { uint8_t owner, kind, klass, scope, period, billed, commit, repair; uint16_t flags, zero; uint32_t retry_after_ms, rule; } failure;
   /* routes */
   uint32_t retries[FG_ROUTES_MAX];   /* 4 bits a class, and 4 for overload */
   uint8_t barred[FG_ROUTES_MAX], fit_change[FG_ROUTES_MAX], sends[FG_ROUTES_MAX], order[FG_ROUTES_MAX], seat[FG_ROUTES_MAX]; /* seat: FG_SEAT_* */
+  uint8_t told, ended;               /* FG_TOLD_* of the latest operation; 1: it ended an attempt */
   fg_attempt live;
   fg_late late[FG_LATE_MAX];
   uint8_t late_route[FG_LATE_MAX];

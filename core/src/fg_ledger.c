@@ -1,5 +1,5 @@
 /* Ledger lines: one JSON object a line, written into the caller's buffer and carried by the host. Three kinds: the call's facts, each
- * decision, the end; together enough to decide the call again by another card. No prompt, no key, no answer, no tenant's name.
+ * decision with what it answers, the end; together enough to decide the call again by another card. No prompt, no key, no answer, no tenant's name.
  * Keys follow OpenTelemetry's GenAI conventions where these have one. */
 #include "fg_call_state.h"
 #include "fg_decision_json.h"
@@ -69,8 +69,17 @@ static void hash_or_null(fg_obj *o, const char *key, uint64_t hash) {
   fg_text_put(o->t, "\"", 1);
 }
 
-static void call_line(const fg_engine *e, const fg_call_state *s, fg_obj *o) {
+static void account_name(const fg_policy *p, fg_obj *o, uint16_t place) {
+  if (place != 0 && place <= p->account_count) {
+    fg_obj_str(o, "account", fg_policy_str(p, fg_policy_accounts(p)[place - 1].name));
+  } else {
+    fg_obj_word(o, "account", place == 0 ? NULL : "?");
+  }
+}
+
+static void call_line(const fg_engine *e, const fg_call_state *s, int64_t now_ms, fg_obj *o) {
   const fg_policy *p = e->policy;
+  int64_t t = 0;
   fg_obj_u64(o, "prompt_tokens", s->prompt_tokens);
   fg_obj_u64(o, "gen_ai.request.max_tokens", s->max_output_tokens);
   fg_obj_u64(o, "request_bytes", s->request_bytes);
@@ -86,6 +95,12 @@ static void call_line(const fg_engine *e, const fg_call_state *s, fg_obj *o) {
   hash_or_null(o, "affinity", s->affinity);
   hash_or_null(o, "stream_id", s->stream);
   fg_obj_u64(o, "prior_tokens", s->prior_tokens);
+  account_name(p, o, s->account);
+  (void)fg_region_time(e->region, now_ms, &t);
+  fg_obj_key(o, "began_ms"); /* on now_ms's clock; a decision's own time is elapsed_ms later */
+  fg_text_i64(o->t, now_ms - t + s->began_t);
+  fg_obj_key(o, "region_age_ms"); /* then; what was learned before the ledger began is not in it */
+  fg_text_i64(o->t, s->began_t);
 }
 
 static void money(fg_obj *o, const char *key, int64_t nusd) {
@@ -93,6 +108,81 @@ static void money(fg_obj *o, const char *key, int64_t nusd) {
   fg_text_put(o->t, "\"", 1);
   fg_text_usd(o->t, nusd);
   fg_text_put(o->t, "\"", 1);
+}
+
+/* What the attempt that has just ended used, where its provider told. */
+static void usage(const fg_attempt *a, fg_obj *o) {
+  const uint32_t out = fg_min32(a->output_tokens, a->hold_tokens);
+  if (a->flags & FG_AT_USAGE) {
+    fg_obj_u64(o, "gen_ai.usage.input_tokens", a->hold_tokens - out);
+    fg_obj_u64(o, "gen_ai.usage.output_tokens", out);
+    money(o, "settled_usd", a->hold_nusd);
+  }
+}
+
+/* What came of the attempt that has just ended. Times are since it began; the first token's is known of text that was not interrupted. */
+static void progress(const fg_attempt *a, fg_obj *outer) {
+  fg_obj o;
+  fg_obj_key(outer, "progress");
+  fg_obj_begin(&o, outer->t);
+  fg_obj_bool(&o, "sent", a->flags & FG_AT_SENT);
+  fg_obj_bool(&o, "accepted", a->flags & FG_AT_ACCEPTED);
+  fg_obj_bool(&o, "first_token", a->flags & FG_AT_TOKEN);
+  fg_obj_limit(&o, "first_token_ms", a->text_at != 0 ? fg_sub32(fg_sub32(a->text_at, a->text_ms), a->began_at) : UINT32_MAX);
+  fg_obj_u64(&o, "last_byte_ms", fg_sub32(a->last_byte_at, a->began_at));
+  fg_obj_u64(&o, "last_progress_ms", fg_sub32(a->last_progress_at, a->began_at));
+  fg_obj_u64(&o, "visible", a->visible);
+  fg_obj_u64(&o, "reasoning", a->reasoning);
+  fg_obj_u64(&o, "tool_args_bytes", a->tool_bytes);
+  fg_obj_end(&o);
+}
+
+static void failure(const fg_call_state *s, fg_obj *outer) {
+  static const char *const flag[] = {"overload",       "trips_breaker", "has_retry_after", "should_retry",
+                                     "must_not_retry", "never_sent",    "silent",          "local_fault"};
+  uint32_t i, any = 0;
+  fg_obj o;
+  fg_obj_key(outer, "failure");
+  fg_obj_begin(&o, outer->t);
+  fg_obj_word(&o, "owner", fg_name(FG_TABLE_OWNER, s->failure.owner));
+  fg_obj_word(&o, "kind", fg_name(FG_TABLE_KIND, s->failure.kind));
+  fg_obj_word(&o, "class", fg_name(FG_TABLE_CLASS, s->failure.klass));
+  fg_obj_word(&o, "scope", fg_name(FG_TABLE_SCOPE, s->failure.scope));
+  fg_obj_word(&o, "period", fg_name(FG_TABLE_PERIOD, s->failure.period));
+  fg_obj_word(&o, "billed", fg_name(FG_TABLE_BILLED, s->failure.billed));
+  fg_obj_word(&o, "commit", fg_name(FG_TABLE_COMMIT, s->failure.commit));
+  fg_obj_word(&o, "repair", fg_name(FG_TABLE_REPAIR, s->failure.repair));
+  fg_obj_key(&o, "flags");
+  fg_text_put(o.t, "[", 1);
+  for (i = 0; i < FG_ARRAY_LEN(flag); i++) {
+    if ((s->failure.flags >> i) & 1u) {
+      fg_text_z(o.t, any ? ",\"" : "\"");
+      fg_text_z(o.t, flag[i]);
+      fg_text_put(o.t, "\"", 1);
+      any = 1;
+    }
+  }
+  fg_text_put(o.t, "]", 1);
+  fg_obj_u64(&o, "retry_after_ms", s->failure.retry_after_ms);
+  fg_obj_end(&o);
+  fg_obj_u64(outer, "http.response.status_code", s->failed_status);
+}
+
+/* What the decision answers, and what a replay needs to ask it again. */
+static void asked(const fg_call_state *s, fg_obj *o) {
+  static const char *const told[] = {"begin", "begin_attempt", "failure", "success", "deadline", "unable", "step", "cancel", "resolved"};
+  _Static_assert(FG_ARRAY_LEN(told) == FG_TOLD_COUNT, "one word for each FG_TOLD_*");
+  fg_obj_word(o, "after", s->told < FG_TOLD_COUNT ? told[s->told] : NULL);
+  if (s->told == FG_TOLD_UNABLE) {
+    bits(o, "unable", FG_TABLE_UNABLE, s->unable);
+  }
+  if (s->ended) {
+    fg_obj_u64(o, "inner_requests", s->inner);
+    progress(&s->live, o);
+    if (s->told != FG_TOLD_CANCEL && s->state != FG_CALL_ANSWERED) {
+      failure(s, o);
+    }
+  }
 }
 
 static void decision_line(const fg_engine *e, const fg_call_state *s, const fg_decision *d, int64_t now_ms, fg_obj *o) {
@@ -119,7 +209,11 @@ static void decision_line(const fg_engine *e, const fg_call_state *s, const fg_d
   if (s->live.number != 0) {
     money(o, "held_usd", (s->live.flags & FG_AT_USAGE) ? 0 : s->live.hold_nusd);
   }
+  if (s->ended) {
+    usage(&s->live, o);
+  }
   fg_decision_members(p, d, o);
+  asked(s, o);
 }
 
 static void end_line(const fg_engine *e, const fg_call_state *s, const fg_decision *d, fg_obj *o) {
@@ -158,7 +252,7 @@ uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision 
   switch (line) {
   case FG_LINE_CALL:
     head(e, s, "call", now_ms, &o);
-    call_line(e, s, &o);
+    call_line(e, s, now_ms, &o);
     break;
   case FG_LINE_DECISION:
     head(e, s, "decision", now_ms, &o);

@@ -1,6 +1,8 @@
 /* begin(): the facts of one logical call, its id, the first decision. */
 #include "fgpy_convert.h"
 
+#include "fg_call_replay.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -230,7 +232,8 @@ static PyObject *begin_refused(fgpy_engine *e, const fg_request *r,
 /* begin()'s keywords into r, and those that are not facts of the request. */
 static int begin_facts(fgpy_keep *keep, PyObject *const *values,
                        PyObject *kwnames, fg_request *r, PyObject **now,
-                       PyObject **id, PyObject **language) {
+                       PyObject **id, PyObject **language,
+                       PyObject **known) {
   Py_ssize_t count = kwnames ? PyTuple_Size(kwnames) : 0;
   Py_ssize_t choice = -1;
   for (Py_ssize_t k = 0; k < count; k++) {
@@ -244,6 +247,10 @@ static int begin_facts(fgpy_keep *keep, PyObject *const *values,
     }
     if (strcmp(key, "now_ms") == 0) {
       *now = values[k];
+      continue;
+    }
+    if (strcmp(key, "_known") == 0) { /* of a recorded call */
+      *known = values[k];
       continue;
     }
     int rc = request_key(keep, key, values[k], r);
@@ -265,6 +272,16 @@ static int begin_facts(fgpy_keep *keep, PyObject *const *values,
   return 0;
 }
 
+/* (tenant, affinity, stream): the hashes a ledger gives. */
+static int known_hashes(PyObject *v, fg_replay_known *out) {
+  unsigned long long tenant = 0, affinity = 0, stream = 0;
+  if (!PyArg_ParseTuple(v, "KKK", &tenant, &affinity, &stream)) {
+    return -1;
+  }
+  *out = (fg_replay_known){tenant, affinity, stream};
+  return 0;
+}
+
 PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames) {
   fgpy_keep keep;
@@ -272,7 +289,8 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
   fg_request r;
   memset(&r, 0, sizeof r);
   r.size = sizeof r;
-  PyObject *now = NULL, *id = NULL, *language = NULL;
+  PyObject *now = NULL, *id = NULL, *language = NULL, *hashes = NULL;
+  fg_replay_known known;
   int64_t now_ms = 0;
   fgpy_call *call = NULL;
   char text[24];
@@ -282,7 +300,9 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
     return NULL;
   }
   if ((nargs == 1 && fgpy_str(&keep, args[0], "workflow", &r.workflow) < 0) ||
-      begin_facts(&keep, args + nargs, kwnames, &r, &now, &id, &language) < 0) {
+      begin_facts(&keep, args + nargs, kwnames, &r, &now, &id, &language,
+                  &hashes) < 0 ||
+      (hashes != NULL && known_hashes(hashes, &known) < 0)) {
     goto done;
   }
   if (r.workflow.len == 0) {
@@ -307,7 +327,8 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
     goto done;
   }
   fg_decision d = {.size = sizeof d}; /* the call remembers it */
-  int32_t rc = fg_call_begin(self->engine, &call->box->call, &r, now_ms, &d);
+  int32_t rc = fg_replay_begin(self->engine, &call->box->call, &r,
+                               hashes != NULL ? &known : NULL, now_ms, &d);
   if (rc != FG_OK) {
     (void)begin_refused(self, &r, rc);
     goto done;

@@ -1,6 +1,8 @@
 /* Call: one logical request of the business, from begin to its end. */
 #include "fgpy_convert.h"
 
+#include "fg_call_replay.h"
+
 #include <string.h>
 
 /* ---- making and ending ---- */
@@ -249,6 +251,63 @@ static PyObject *call_failure(fgpy_call *self, PyObject *const *args,
   return out;
 }
 
+/* ---- a recorded call, decided again ---- */
+
+static const char *const judged_names[] = {"failure", "inner", "status",
+                                           "now_ms"};
+
+static PyObject *call_judged(fgpy_call *self, PyObject *const *args,
+                             Py_ssize_t nargs, PyObject *kwnames) {
+  static const fgpy_sig sig = {"Call._judged", judged_names, 4, 4, 4};
+  PyObject *in[4];
+  fg_failure f;
+  uint32_t inner = 0, status = 0;
+  int64_t now_ms = 0;
+  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
+      fgpy_failure_facts(self->engine->st, in[0], &f) < 0 ||
+      fgpy_u32(in[1], "inner", &inner) < 0 ||
+      fgpy_u32(in[2], "status", &status) < 0 ||
+      fgpy_call_ready(self, in[3], &now_ms) < 0) {
+    return NULL;
+  }
+  fgpy_decision *d = decision_of(self);
+  if (d == NULL) {
+    return NULL;
+  }
+  int32_t rc = fg_replay_failure(self->engine->engine, &self->box->call, &f,
+                                 inner, status, now_ms, &d->d);
+  return answer(self, d, rc, "failure");
+}
+
+static const char *const answered_names[] = {
+    "rejected", "prompt_tokens", "output_tokens", "cost_nusd", "now_ms"};
+
+/* rejected: the kind of failure the output check made of it, or None. */
+static PyObject *call_answered(fgpy_call *self, PyObject *const *args,
+                               Py_ssize_t nargs, PyObject *kwnames) {
+  static const fgpy_sig sig = {"Call._answered", answered_names, 5, 5, 5};
+  PyObject *in[5];
+  fg_answer a = {.size = sizeof a, .flags = FG_ANSWER_USAGE_FINAL};
+  uint32_t verdict = 0;
+  int64_t now_ms = 0;
+  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
+      fgpy_word(self->engine->st, FG_TABLE_KIND, in[0], "rejected", &verdict) <
+          0 ||
+      fgpy_u32(in[1], "prompt_tokens", &a.prompt_tokens) < 0 ||
+      fgpy_u32(in[2], "output_tokens", &a.output_tokens) < 0 ||
+      fgpy_i64(in[3], "cost_nusd", &a.cost_nusd) < 0 ||
+      fgpy_call_ready(self, in[4], &now_ms) < 0) {
+    return NULL;
+  }
+  fgpy_decision *d = decision_of(self);
+  if (d == NULL) {
+    return NULL;
+  }
+  int32_t rc = fg_replay_success(self->engine->engine, &self->box->call, 0, &a,
+                                 &verdict, now_ms, &d->d);
+  return answer(self, d, rc, "success");
+}
+
 static const char *const now_names[] = {"now_ms"};
 typedef int32_t plain(const fg_engine *, fg_call *, int64_t, fg_decision *);
 
@@ -453,6 +512,8 @@ static PyMethodDef call_methods[] = {
     {"ledger_line", FGPY_METHOD(fgpy_call_ledger_line), FGPY_KW,
      "ledger_line(line, decision=None, *, now_ms=None)\n--\n\nA line of the "
      "ledger: call, decision or end."},
+    {"_judged", FGPY_METHOD(call_judged), FGPY_KW, NULL},
+    {"_answered", FGPY_METHOD(call_answered), FGPY_KW, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef call_getset[] = {

@@ -71,5 +71,6 @@ int fgpy_answer(fgpy_keep *keep, const char *fn, PyObject *const *values,
                 PyObject *kwnames, fg_answer *a, uint32_t *attempt,
                 PyObject **now, int *reported);
 int fgpy_facts(fgpy_state *st, PyObject *dict, fg_facts *f);
+int fgpy_failure_facts(fgpy_state *st, PyObject *dict, fg_failure *f);
 
 #endif /* FGPY_CONVERT_H */

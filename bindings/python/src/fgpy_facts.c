@@ -311,6 +311,12 @@ int fgpy_facts(fgpy_state *st, PyObject *dict, fg_facts *f) {
   return rc;
 }
 
+int fgpy_failure_facts(fgpy_state *st, PyObject *dict, fg_failure *f) {
+  memset(f, 0, sizeof *f);
+  f->size = sizeof *f;
+  return read_dict(st, failure_facts, "failure", dict, f);
+}
+
 static const char *const decide_names[] = {"facts", "policy"};
 
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
