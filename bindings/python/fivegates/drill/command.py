@@ -138,6 +138,7 @@ def drill(
     spare: typing.Annotated[typing.Optional[float], typer.Option(help="Capacity of the backups beyond their own users' needs, as a share of A's load.")] = None,
     ladder: typing.Annotated[typing.Optional[bool], typer.Option("--ladder/--no-ladder", help="Is a smaller model a way out.")] = None,
     card: typing.Annotated[str, typer.Option(help="Another card for the engine, JSON or YAML.")] = "",
+    ledger: typing.Annotated[str, typer.Option(help="Write the engine's ledger to this file: one fault, --strategy fivegates, --seeds 1.")] = "",
     threads: typing.Annotated[int, typer.Option(help="Threads; 0: one for each processor.", min=0)] = 0,
     report: typing.Annotated[str, typer.Option(help="Write a report with pictures to this HTML file.")] = "",
     picture: typing.Annotated[str, typer.Option(help="Write one picture of all faults to this SVG file.")] = "",
@@ -188,7 +189,7 @@ def drill(
     began = time.monotonic()
     with _progress() as show:
         results = run(*texts, files=files, threads=threads or None,
-                      pictures=bool(report),
+                      pictures=bool(report), ledger=ledger or None,
                       progress=lambda done, total: show("drills", done, total))
     took = max(time.monotonic() - began, 1e-3)
     if report:

@@ -75,17 +75,22 @@ def _error(exc: ValueError, files: "typing.Sequence[str]") -> DrillError:
 
 def run(*configs: "str | typing.Mapping[str, object]",
         files: "typing.Sequence[str]" = (), threads: "int | None" = None,
-        pictures: bool = False, progress: "Progress | None" = None) -> Results:
+        pictures: bool = False, progress: "Progress | None" = None,
+        ledger: "str | None" = None) -> Results:
     """Runs what the configurations ask for, each over those before it.
 
     A configuration is JSON as text or as a mapping; files are their names, for
     errors. progress(done, total) is called now and then; what it raises ends
-    the runs, as Ctrl-C does. Raises DrillError.
+    the runs, as Ctrl-C does. ledger is a file for the engine's ledger, of one
+    fault and one seed. Raises DrillError.
     """
     texts = [one if isinstance(one, str) else json.dumps(one) for one in configs]
     try:
         text = _drill.run(texts, threads or os.cpu_count() or 1, pictures,
-                          progress)
+                          progress, ledger)
+    except OSError as exc:
+        raise DrillError(f"{ledger}: {exc.strerror or exc}; name a file that can "
+                         "be written") from None
     except ValueError as exc:
         if len(exc.args) != 5:
             raise

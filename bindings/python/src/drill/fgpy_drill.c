@@ -92,8 +92,9 @@ static PyObject *run(PyObject *self, PyObject *args) {
   PyObject *texts, *report;
   unsigned threads;
   int pictures;
+  const char *ledger = NULL;
   (void)self;
-  if (!PyArg_ParseTuple(args, "OIpO:run", &texts, &threads, &pictures, &report)) {
+  if (!PyArg_ParseTuple(args, "OIpO|z:run", &texts, &threads, &pictures, &report, &ledger)) {
     return NULL;
   }
   drill_config *c = malloc(sizeof *c);
@@ -101,7 +102,26 @@ static PyObject *run(PyObject *self, PyObject *args) {
     return PyErr_NoMemory();
   }
   drill_config_default(c);
-  PyObject *out = read_texts(c, texts) ? run_config(c, threads, pictures, report) : NULL;
+  PyObject *out = NULL;
+  int good = read_texts(c, texts);
+  if (good && ledger != NULL) {
+    fg_error e = {.size = sizeof e};
+    c->ledger = fopen(ledger, "w");
+    if (c->ledger == NULL) {
+      (void)PyErr_SetFromErrnoWithFilename(PyExc_OSError, ledger);
+      good = 0;
+    } else if (drill_ledger_check(c, &e) != FG_OK) {
+      (void)reject(&e, -1);
+      good = 0;
+    }
+  }
+  if (good) {
+    out = run_config(c, threads, pictures, report);
+  }
+  if (c->ledger != NULL && fclose(c->ledger) != 0 && out != NULL) {
+    Py_CLEAR(out);
+    (void)PyErr_SetFromErrnoWithFilename(PyExc_OSError, ledger);
+  }
   drill_config_free(c);
   free(c);
   return out;
@@ -119,7 +139,8 @@ static PyObject *faults(PyObject *self, PyObject *none) {
 
 static PyMethodDef methods[] = {
     {"run", run, METH_VARARGS,
-     "run(texts, threads, pictures, progress) -> str\n\nRuns what the JSON texts ask for, one over the other. progress(done, total), or None."},
+     "run(texts, threads, pictures, progress, ledger=None) -> str\n\nRuns what the JSON texts ask for, one over the other. progress(done, total), or None.\n"
+     "ledger: path of the engine's ledger."},
     {"faults", faults, METH_NOARGS, "faults() -> list[str]\n\nNames of the faults."},
     {NULL, NULL, 0, NULL}};
 
