@@ -109,6 +109,8 @@ BODIES = {
     "a chunk cut in the middle": CHUNKED + b"fff\r\n" + GOOD[:20],
     "an end without the last line": CHUNKED + http_chunk(GOOD) + b"0\r\n",
     "a huge chunk": CHUNKED + b"fffffffffffffffff\r\n" + GOOD,
+    "a huge chunk behind zeros": CHUNKED + b"00000000fffffffff\r\n" + GOOD,
+    "a huge length": BODY_HEAD + b"Content-Length: 9999999999999999\r\n\r\n" + GOOD,
     "a negative chunk": CHUNKED + b"-5\r\n" + GOOD,
     "a chunk with a sign": CHUNKED + b"+5\r\n" + GOOD,
     "a chunk with 0x": CHUNKED + b"0x10\r\n" + GOOD,
@@ -142,6 +144,10 @@ FINE = {
     + b"\r\n" + GOOD,
     "chunks with extensions and a trailer": CHUNKED + b"%X;a=b\r\n%s\r\n0;c\r\nX-T: 1\r\n\r\n" % (
         len(GOOD), GOOD),
+    "a chunk's size with leading zeros": CHUNKED + b"%032x\r\n%s\r\n%s\r\n\r\n" % (
+        len(GOOD), GOOD, b"0" * 40),
+    "a length with leading zeros": BODY_HEAD + b"Content-Length: %020d\r\n\r\n" % len(
+        GOOD) + GOOD,
     "a chunk a byte": CHUNKED + b"".join(
         http_chunk(GOOD[i:i + 1]) for i in range(len(GOOD))) + b"0\r\n\r\n",
     "more than its length": SIZED + b"\r\n" + GOOD + b"HTTP/1.1 200 OK\r\n\r\n",

@@ -147,8 +147,8 @@ local function frame(self, status, headers, version)
         self.frame, self.chunk = "chunked", "size"
     elseif #lengths > 0 then
         for i = 1, #lengths do
-            if lengths[i] ~= lengths[1] or #lengths[i] > 15
-               or not find(lengths[i], "^%d+$") then
+            local digits = match(lengths[i], "^0*(%d+)$")
+            if not digits or #digits > 15 or lengths[i] ~= lengths[1] then
                 return nil
             end
         end
@@ -274,7 +274,7 @@ local function chunks(self, data, at, parts)
                     return stop + 2, "end"
                 end
             else
-                local size, after = match(data, "^(%x+)[ \t]*()", at)
+                local size, after = match(data, "^0*(%x+)[ \t]*()", at)
                 if not size or #size > 8
                    or (after ~= stop and byte(data, after) ~= SEMICOLON) then
                     return at, "invalid chunk"
