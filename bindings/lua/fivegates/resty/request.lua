@@ -9,7 +9,6 @@ local list = json.list
 local floor = math.floor
 local max = math.max
 local find = string.find
-local lower = string.lower
 local sub = string.sub
 local open = io.open
 local ngx = ngx
@@ -40,6 +39,7 @@ local TOKENS_MAX = 4294967295
 local BYTES_PER_TOKEN = 4
 local LONG_STRING = 2000
 local ATTACHMENT_TOKENS = 1000
+local HOLDERS = { url = true, image_url = true, data = true, file_data = true }
 local TOOLS_MAX = 128
 local RETRIES_MAX = 1000
 -- Members that are read here, and how the text of each must begin: a server may
@@ -168,15 +168,25 @@ local function output_limit(body)
 end
 
 
--- Bytes of long strings without spaces, and how many they are.
+-- Is a member what an API takes base64 in? A text is a text wherever it stands:
+-- who passes one off as an image would make the route look slow.
+local function is_attachment(name, value)
+    if type(value) ~= "string" or #value <= LONG_STRING or not HOLDERS[name] then
+        return false
+    end
+    local _, head = find(value, "^data:[^,]*;base64,")
+    return not find(value, "[^%w+/=_-]", (head or 0) + 1)
+end
+
+
+-- Bytes of a request's attachments, and how many they are.
 local function attachments(value)
     local bytes, count = 0, 0
-    for _, one in next, value do
+    for name, one in next, value do
         if type(one) == "table" then
             local b, n = attachments(one)
             bytes, count = bytes + b, count + n
-        elseif type(one) == "string" and #one > LONG_STRING
-               and not find(sub(one, 1, 200), " ", 1, true) then
+        elseif is_attachment(name, one) then
             bytes, count = bytes + #one, count + 1
         end
     end
@@ -186,7 +196,7 @@ end
 
 local function prompt_tokens(self)
     local size, extra = #self.text, 0
-    if size > LONG_STRING and find(lower(self.text), "base64", 1, true) then
+    if size > LONG_STRING then
         local bytes, count = attachments(self.body)
         size, extra = size - bytes, count * ATTACHMENT_TOKENS
     end
