@@ -181,6 +181,8 @@ build = {
             "bindings/lua/fivegates/resty/progress.lua",
         ["fivegates.resty.read"] =
             "bindings/lua/fivegates/resty/read.lua",
+        ["fivegates.resty.reader"] =
+            "bindings/lua/fivegates/resty/reader.lua",
         ["fivegates.resty.reply"] =
             "bindings/lua/fivegates/resty/reply.lua",
         ["fivegates.resty.request"] =

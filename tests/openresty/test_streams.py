@@ -3,6 +3,7 @@ between and inside events, errors that come with the first word."""
 
 from __future__ import annotations
 
+import threading
 import typing
 
 import httpx
@@ -211,3 +212,29 @@ def test_a_silent_whole_answer_has_the_total_time(run: Run) -> None:
     answer = httpx.post(f"{run(upstream, card=card).url}/v1/chat/completions",
                         json={**ASK, "stream": False}, timeout=15)
     assert answer.json()["choices"][0]["message"]["content"] == "late"
+
+
+@pytest.mark.parametrize("line_end", [b"\r", b"\r\n"])
+def test_events_with_other_line_ends_come_as_they_are_made(
+        run: Run, line_end: bytes) -> None:
+    """All three line ends are in the specification of event streams."""
+    said = threading.Event()
+    events = [one.replace(b"\n", line_end) for one in chat_events("one", "two")]
+
+    def reply(peer: Peer) -> None:
+        peer.send(SSE_HEAD + http_chunk(events[0]))
+        assert said.wait(10)
+        for one in events[1:]:
+            peer.send(http_chunk(one))
+        peer.send(b"0\r\n\r\n")
+    upstream = Upstream(main=[reply], backup=[whole()])
+    gateway = run(upstream)
+    raw = b""
+    with httpx.stream("POST", gateway.url + "/v1/chat/completions", json=ASK,
+                      timeout=15) as answer:
+        for chunk in answer.iter_raw():
+            raw += chunk
+            if b"one" in raw:
+                said.set()
+    assert raw == b"".join(events)
+    assert gateway.ended()[0]["result"] == "primary_success"

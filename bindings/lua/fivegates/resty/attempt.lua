@@ -210,7 +210,8 @@ local function reset(self, permit)
     self.idle_ms, self.progress_ms = permit.idle_ms, permit.progress_ms
     self.total_ms = permit.total_ms
     self.scanner, self.saw, self.visible, self.stopped = nil, 0, 0, false
-    self.tail, self.last = nil, nil
+    self.tail, self.last, self.rest = nil, nil, 0
+    self.no_speed = progress.several(self.request.body)
 end
 
 

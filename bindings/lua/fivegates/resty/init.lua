@@ -11,6 +11,7 @@ local answers = require "fivegates.resty.answer"
 local check = require "fivegates.check"
 local exchanges = require "fivegates.resty.exchange"
 local notice = require "fivegates.resty.notice"
+local reader = require "fivegates.resty.reader"
 local requests = require "fivegates.resty.request"
 local sink = require "fivegates.resty.ledger"
 local tally = require "fivegates.resty.tally"
@@ -181,7 +182,12 @@ local function look(premature)
     if premature then
         return
     end
-    local ok, wait = pcall(gateway.engine.tick, gateway.engine)
+    local engine = gateway.engine
+    local looked, why = pcall(reader.look, engine:now_ms())
+    if not looked then
+        ngx.log(ngx.ERR, "fivegates: ", tostring(why))
+    end
+    local ok, wait = pcall(engine.tick, engine)
     if not ok or not wait then
         ngx.log(ngx.ERR, "fivegates: tick: ", tostring(wait))
         wait = LOOK_S * 1000

@@ -1,8 +1,9 @@
 -- What comes of an answer, chunk by chunk, told to the engine. Functions of a
--- table with call, scanner, wire, number (of the attempt), saw (0) and counts
--- ({}).
+-- table with call, scanner, wire, number (of the attempt), saw (0), counts ({})
+-- and no_speed: whether the time between its texts tells nothing of the route.
 
 local fivegates = require "fivegates"
+local reader = require "fivegates.resty.reader"
 
 local band = bit.band
 local bor = bit.bor
@@ -11,6 +12,7 @@ local floor = math.floor
 local ipairs = ipairs
 local max = math.max
 local sub = string.sub
+local type = type
 
 
 local _M = {}
@@ -31,6 +33,39 @@ local function look_for_stop(self, chunk)
 end
 
 
+-- Does a request ask for several answers at once? They come side by side, so
+-- that text comes as many times faster than the route writes one.
+function _M.several(body)
+    local n = body.n
+    return type(n) == "number" and n > 1
+end
+
+
+-- Events of a stream that begin in a chunk.
+local function events_in(chunk)
+    local count = sub(chunk, 1, 5) == "data:" and 1 or 0
+    local at = 1
+    while true do
+        at = find(chunk, "[\r\n]data:", at)
+        if not at then
+            return count
+        end
+        count, at = count + 1, at + 6
+    end
+end
+
+
+-- Tokens of new text. Providers send one or a few an event, and some letters of
+-- a language are a token each. The sum does not depend on how the network cut the
+-- stream into chunks, so what is not counted yet counts next time (self.rest).
+local function tokens_of(self, chunk, characters)
+    characters = characters + (self.rest or 0)
+    local count = max(1, events_in(chunk), floor(characters / CHARACTERS_PER_TOKEN))
+    self.rest = max(0, characters - count * CHARACTERS_PER_TOKEN)
+    return count
+end
+
+
 -- Reads a chunk: the scanner's bits, of which the engine does not know yet.
 function _M.scan(self, chunk)
     local saw = self.scanner:feed(chunk)
@@ -43,7 +78,7 @@ end
 
 
 -- Tells the engine what a chunk held.
-function _M.tell(self, saw)
+function _M.tell(self, saw, chunk)
     local scanner, call, number = self.scanner, self.call, self.number
     if band(saw, SAW.lifecycle) ~= 0 then
         call:event("lifecycle", nil, number)
@@ -62,8 +97,11 @@ function _M.tell(self, saw)
     local now = scanner:answer(self.counts)
     self.visible = now.visible
     if band(saw, SAW.token) ~= 0 then
-        call:event("token", max(1, floor((now.visible - before)
-                                         / CHARACTERS_PER_TOKEN)), number)
+        if self.no_speed then
+            reader.unmeasured(self)
+        end
+        call:event("token", tokens_of(self, chunk, now.visible - before),
+                   number)
     end
     if band(saw, SAW.usage) ~= 0 then
         call:usage { prompt_tokens = now.prompt_tokens,
@@ -79,7 +117,7 @@ end
 
 
 function _M.feed(self, chunk)
-    return _M.tell(self, _M.scan(self, chunk))
+    return _M.tell(self, _M.scan(self, chunk), chunk)
 end
 
 

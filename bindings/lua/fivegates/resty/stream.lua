@@ -4,6 +4,7 @@
 local fivegates = require "fivegates"
 local answers = require "fivegates.resty.answer"
 local json = require "fivegates.resty.json"
+local reader = require "fivegates.resty.reader"
 local reply = require "fivegates.resty.reply"
 
 local band = bit.band
@@ -38,6 +39,7 @@ local function give(x, data)
     if data == "" then
         return true
     end
+    reader.begins(x)
     local ok = ngx.print(data)
     if ok then
         local flushed, why = ngx.flush(true)
@@ -45,8 +47,10 @@ local function give(x, data)
         -- lua_http10_buffering is off: nobody has left.
         ok = flushed or ngx.req.http_version() == 1.0 and why ~= "client abort"
     end
-    if not ok then
+    reader.ends(x)
+    if not ok or x.over then
         x:left()
+        x.cut = true
         return false
     end
     -- A client that reads slowly has kept us from reading: what waits there is
@@ -62,8 +66,8 @@ end
 local function whole_events(x, chunk)
     local seam, parts = x.seam, x.parts
     local data = seam .. chunk
-    local past = match(data, "^.*\n\r?\n()")
-    past = past and past - #seam or 0
+    local past = max(match(data, "^.*\n\r?\n()") or 0,
+                     match(data, "^.*\r\r()") or 0) - #seam
     x.size = x.size + #chunk
     if past < 1 then
         parts[#parts + 1] = chunk
@@ -214,10 +218,10 @@ function _M.hold(x)
         local saw = x:scan(chunk)
         if band(saw, SAW.error) ~= 0 then
             -- Content that came with it is shown to nobody.
-            x:tell(band(saw, bnot(CONTENT)))
+            x:tell(band(saw, bnot(CONTENT)), chunk)
             return x:ended_badly()
         end
-        x:tell(saw)
+        x:tell(saw, chunk)
         held[#held + 1] = chunk
         size = size + #chunk
         local full = size > HELD_MAX

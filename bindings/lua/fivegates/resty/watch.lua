@@ -53,6 +53,8 @@ function Watch:sent(permit)
     self.number, self.target = permit.attempt, self.gateway.targets[permit.route]
     self.started = self.gateway.engine:now_ms()
     self.scanner, self.status, self.saw, self.visible = nil, nil, 0, 0
+    self.rest = 0
+    self.no_speed = true  -- nginx reads on as the client reads
     self.eof, self.parts, self.size = false, {}, 0
     self.call:event("sent")
 end
