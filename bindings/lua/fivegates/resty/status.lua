@@ -147,8 +147,8 @@ th, td { border-color: #333 } .bad { background: #4a1c18 } .note { color: #999 }
 
 local function routes_table(routes)
     local out = { "<h2>Routes</h2><table>", head("route", "breaker", "health",
-        "latch", "in flight", "retry tokens", "attempts", "ok", "failed",
-        "first token ms", "opened") }
+        "latch", "in flight", "at most", "a second at most",
+        "retry tokens", "attempts", "ok", "failed", "first token ms", "opened") }
     for _, one in ipairs(routes) do
         local well = one.breaker == "closed" and one.latch == "none"
                      and one.usable
@@ -158,9 +158,12 @@ local function routes_table(routes)
         end
         out[#out + 1] = row({ one.usable and one.name
             or one.name .. ": no key here, set " .. one.lacks, breaker,
-            one.health, one.latch, one.in_flight, one.balance_milli / MILLI, one.attempts,
-            one.successes, one.failures, one.first_token_ms,
-            one.opened_count }, not well and "bad" or nil)
+            one.health, one.latch, one.in_flight,
+            one.limit > 0 and one.limit or "",
+            one.rate_milli > 0 and one.rate_milli / MILLI or "",
+            one.balance_milli / MILLI, one.attempts, one.successes,
+            one.failures, one.first_token_ms, one.opened_count },
+            not well and "bad" or nil)
     end
     out[#out + 1] = "</table>\n"
     return concat(out)
@@ -263,6 +266,10 @@ local ROUTES = {
       "opened_count", 1 },
     { "region_tokens_total", "counter", "Tokens used or held", "tokens", 1 },
     { "region_in_flight", "gauge", "Attempts that run", "in_flight", 1 },
+    { "region_in_flight_limit", "gauge", "Attempts that may run at once, of the "
+      .. "card or learned; 0: no limit", "limit", 1 },
+    { "region_rate_limit", "gauge", "Attempts a second that may start, learned "
+      .. "from 429s; 0: no limit", "rate_milli", MILLI },
     { "region_retry_tokens", "gauge", "Balance of the retry bucket",
       "balance_milli", MILLI },
     { "region_first_token_seconds", "gauge", "Median time to the first token",
