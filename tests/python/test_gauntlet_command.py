@@ -126,7 +126,7 @@ def test_bad_options(args: "list[str]", words: str) -> None:
 
 def test_the_list() -> None:
     code, out, _ = cli("gauntlet", "--list")
-    assert code == 0 and all(f"\n{name} " in out for name, _, _ in STANDARD)
+    assert code == 0 and all(f"\n{one.name} " in out for one in STANDARD)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -249,6 +249,10 @@ def test_a_plan_of_ones_own() -> None:
     assert [one.limits.wait_s for one in plan.trials] == [5, 9, 5]
     assert [one.limits.layers for one in plan.trials] == [1, 1, 3]
     assert plan.trials[2].steps[0].values == {"status": 599}
+    # Where another request is no use, fewer are enough; who says more gets it.
+    some = read_plan(read_value({"faults": ["context_length", {
+        "name": "quota_exhausted", "limits": {"requests_per_user_request": 9}}]}))
+    assert [one.limits.requests_per_user_request for one in some.trials] == [2, 9]
     chosen = choose(plan, ["cut", "reset", "cut"])
     assert [(one.name, one.limits.wait_s) for one in chosen.trials] == [
         ("cut", 9), ("reset", 5)]

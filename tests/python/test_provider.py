@@ -10,13 +10,19 @@ import socket
 import typing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fivegates.errors import FivegatesError
 from fivegates.provider import (FAULTS, Provider, Record, plain_script,
                                 read_script, read_value)
+from fivegates.provider.answers import make_answer
 from fivegates.provider.asked import read_asked
+from fivegates.provider.chat import Chat
 from fivegates.provider.exchange import Speed
+from fivegates.provider.messages import Messages
 from fivegates.provider.registry import step_of
+from fivegates.provider.responses import Responses
 
 pytest.importorskip("h11")
 if os.environ.get("FIVEGATES_SANITIZE"):
@@ -188,6 +194,31 @@ def test_a_conversation_sent_again_has_its_key() -> None:
     assert key("c1", "a", "x") == key("c2", "b", "x") != key("c1", "a", "y")
 
 
+_KEYS = st.sampled_from([
+    "messages", "input", "system", "tools", "tool_choice", "function", "name",
+    "parameters", "input_schema", "type", "role", "content", "properties", "enum",
+    "anyOf", "max_tokens", "stream", "stream_options", "include_usage", "model",
+    "tool_call_id", "minimum", "const"])
+_LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from([
+    "", "tool", "function", "none", "result", "tool_result", "object", "string"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(_KEYS, st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        _KEYS, inner, max_size=5), max_leaves=25), max_size=8))
+def test_any_body_has_an_answer(body: Json) -> None:
+    shapes: "list[tuple[typing.Any, typing.Any]]" = [
+        ("chat", Chat), ("responses", Responses), ("messages", Messages)]
+    for api, shape in shapes:
+        asked = read_asked(api, body)
+        answer = make_answer(asked, 3)
+        said = shape(asked, answer)
+        assert json.loads(json.dumps(said.whole(1)))
+        events = [*said.begin(), *map(said.piece, answer.pieces), *said.end(1)]
+        assert all(one.endswith(b"\n\n") for one in events)
+
+
 # ---- faults
 
 
@@ -196,7 +227,7 @@ QUICK = {"seconds": 0.05, "after_s": 0.01, "first_token_s": 0.01,
 # Answers that are whole in spite of it; those of a kind of request only.
 WHOLE = {"ok", "brownout", "brownout_cancel", "brownout_layered", "trickle",
          "slow_first_token", "ratelimit", "tool_then_error", "split_events",
-         "wrong_type", "refusal", "filtered"}
+         "wrong_type", "refusal", "filtered", "truncated_tool_call"}
 # Bytes of an answer that cannot be whole for anybody.
 CUT = {"cut", "body_cut", "stall", "no_terminal"}
 
@@ -424,6 +455,7 @@ def test_connections_carry_many_requests() -> None:
     (b"NONSENSE\r\n\r\n", b" 400 "),
     (head_of("/v1/chat/completions", b"{"), b"invalid_json"),
     (head_of("/v1/chat/completions", b"[1]"), b"not an object"),
+    (head_of("/v1/chat/completions", b'{"messages":' * 60_000), b"invalid_json"),
     (head_of("/v1/embeddings", b"{}"), b"/chat/completions"),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 300_000, b" 400 "),
 ])

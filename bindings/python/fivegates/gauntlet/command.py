@@ -30,8 +30,8 @@ __all__ = ["gauntlet"]
 
 def _list() -> None:
     table = Table("fault", "why", box=None, pad_edge=False)
-    for name, _, why in STANDARD:
-        table.add_row(Text(name), Text(why))
+    for one in STANDARD:
+        table.add_row(Text(one.name), Text(one.why))
     Console(highlight=False).print(table)
 
 

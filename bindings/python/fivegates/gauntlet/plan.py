@@ -72,8 +72,17 @@ _BOUNDS: "dict[str, tuple[float, float, bool]]" = {
     "output_mib": (0.001, 4096, False),
 }
 
-# Name, script for each conversation, why.
-STANDARD: "list[tuple[str, list[typing.Any], str]]" = [
+class Standard(typing.NamedTuple):
+    """A fault of the standard plan: its script for each conversation, and how
+    many requests for one are enough where sending it again is no use."""
+
+    name: str
+    script: "list[typing.Any]"
+    why: str
+    most: float = float("inf")
+
+
+_STANDARD: "list[tuple[typing.Any, ...]]" = [
     ("rate_limited", ["rate_limited"],
      "429 for good, without Retry-After: who slows down by itself?"),
     ("rate_limited_retry_after", ["rate_limited_retry_after", "ok"],
@@ -106,18 +115,20 @@ STANDARD: "list[tuple[str, list[typing.Any], str]]" = [
     ("empty_choices", ["empty_choices"], "200 without an answer in it."),
     ("truncated_tool_call", ["truncated_tool_call"],
      "The output limit cuts what a tool is to be called with."),
-    ("refusal", ["refusal"], "The model declines; asking again is no appeal."),
-    ("content_filter", ["content_filter"], "400 of a filter."),
+    ("refusal", ["refusal"], "The model declines; asking again is no appeal.", 2),
+    ("content_filter", ["content_filter"],
+     "400 of a filter: at most another model may see it.", 2),
     ("context_length", ["context_length"],
-     "400: the same request can only fail the same way."),
+     "400: the same request can only fail the same way.", 2),
     ("quota_exhausted", ["quota_exhausted"],
-     "The account is empty: no retry fills it."),
+     "The account is empty: no retry fills it.", 3),
     ("garbage", ["garbage"], "200 with JSON that is no answer."),
     ("html_page", ["html_page"], "200 with a page of HTML."),
     ("bad_chunk", ["bad_chunk"], "The body's framing is broken."),
     ("tool_then_error", ["tool_then_error"],
      "A tool has acted, then the model fails: who starts over acts twice."),
 ]
+STANDARD = [Standard(*one) for one in _STANDARD]
 _WITH_TOOLS = ("tool_then_error", "truncated_tool_call")
 
 
@@ -127,8 +138,11 @@ def _trial(name: str, steps: "list[Step]", why: str, limits: Limits) -> Trial:
 
 
 def _standard(limits: Limits) -> "dict[str, Trial]":
-    return {name: _trial(name, [step_of(read_value(one)) for one in script],
-                         why, limits) for name, script, why in STANDARD}
+    return {one.name: _trial(
+        one.name, [step_of(read_value(step)) for step in one.script], one.why,
+        dataclasses.replace(limits, requests_per_user_request=min(
+            one.most, limits.requests_per_user_request)))
+        for one in STANDARD}
 
 
 def standard_plan() -> Plan:
@@ -158,7 +172,7 @@ def _named(name: str, limits: Limits) -> "Trial | None":
 
 
 def _unknown(name: str) -> str:
-    names = [*(one for one, _, _ in STANDARD), *FAULTS]
+    names = [*(one.name for one in STANDARD), *FAULTS]
     near = difflib.get_close_matches(name, names, 1)
     return f"no fault is called {name}; " + (
         f"did you mean {near[0]}?" if near else "see --list")
@@ -180,6 +194,8 @@ def _read_trial(node: Node, limits: Limits) -> Trial:
         if found is None:
             raise table["name"].error(
                 _unknown(name) + ' Or give it a "script": a list of faults')
+        if "limits" in table:
+            found = dataclasses.replace(found, limits=own)
     else:
         found = _trial(name, [step_of(one) for one in table["script"].items()],
                        "A script of the plan's own.", own)

@@ -24,7 +24,7 @@ _LETTERS_PER_TOKEN = 4
 # Names that differ between two sendings of one conversation and mean nothing.
 _PASSING = frozenset(("id", "tool_call_id", "call_id", "tool_use_id"))
 # What a tool answered may differ too: the user's question is the same.
-_RESULTS = frozenset(("tool_result", "function_call_output"))
+_RESULTS = ("tool_result", "function_call_output")
 
 
 class Tool(typing.NamedTuple):

@@ -152,12 +152,12 @@ class Provider:
             body = json.loads(request.body)
             if not isinstance(body, dict):
                 raise ValueError("not an object")
+            asked = read_asked(api, body)
         except (ValueError, RecursionError) as exc:
             await self._send(writer, 400, {"error": {
                 "type": "invalid_request_error", "code": "invalid_json",
                 "message": f"We could not parse the JSON body: {exc}"}})
             return request.keep
-        asked = read_asked(api, body)
         script = self.script
         record = self.journal.received(asked, request.path, request.headers,
                                        connection)
