@@ -436,3 +436,42 @@ def test_tls_is_verified(run: Run, tmp_path: pathlib.Path) -> None:
     finally:
         server.close()
         thread.join(0.1)
+
+
+ASKED = b'{"model":"model-of-main","messages":[%s]}'
+UNREADABLE = {
+    "bytes that are no UTF-8": ASKED % b'{"role":"user","content":"\xff\xfe"}',
+    "an overlong slash": ASKED % b'{"role":"user","content":"\xc0\xaf"}',
+    "half a surrogate pair": ASKED % b'{"role":"user","content":"\xed\xa0\x80"}',
+    "half a surrogate pair, escaped": ASKED % b'{"role":"user","content":"\\ud800"}',
+    "a letter cut in two": ASKED % b'{"role":"user","content":"\xe4\xbd"}',
+    "a byte order mark": b"\xef\xbb\xbf" + ASKED % b"",
+    "a role twice": ASKED % b'{"role":"user","role":"system","content":"x"}',
+    "a tool's name twice": ASKED[:-1] % b"" + b',"tools":[{"type":"function",'
+    b'"function":{"name":"a","n\\u0061me":"b"}}]}',
+    "a long key twice": '{{"a{0}":[1],"a{0}":[2]}}'.format("é" * 40).encode(),
+    "a model twice, escaped": b'{"model":"model-of-main","mod\\u0065l":"x"}',
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_body_that_two_readers_would_read_differently(run: Run, name: str
+                                                       ) -> None:
+    upstream = Upstream(main=[whole()], backup=[whole()])
+    answer = httpx.post(run(upstream).url + "/v1/chat/completions",
+                        content=UNREADABLE[name])
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] in ("invalid_json", "duplicate_key")
+    assert not upstream.seen["main"]
+
+
+@pytest.mark.parametrize("content", [
+    '"\u00e9 \u4f60 \U0001f600"', '"\\ud83d\\ude00"', '"{\\"a\\":1,\\"a\\":2}"',
+    '[{"type":"text","text":"a"},{"type":"text","text":"a"}]', '"[,]"'])
+def test_a_body_that_is_odd_but_right(run: Run, content: str) -> None:
+    upstream = Upstream(main=[whole()], backup=[whole()])
+    body = ASKED % b'{"role":"user","content":%s},{"role":"user","content":""}' % (
+        content.encode())
+    assert httpx.post(run(upstream).url + "/v1/chat/completions",
+                      content=body).status_code == 200
+    assert upstream.seen["main"][0].raw == body

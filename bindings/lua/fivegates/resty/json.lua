@@ -154,15 +154,55 @@ local function end_of_value(text, at)
 end
 
 
+-- The name in a key's text, quotes and all.
+local function name_of(raw)
+    return find(raw, "\\", 1, true) and codec.decode("[" .. raw .. "]")[1]
+           or sub(raw, 2, -2)
+end
+
+
+-- A name that an object has twice, however deep it lies; nil where none has.
+-- Two readers would read it differently.
+function _M.twice(text)
+    local depth, seen, is_key = 0, {}, false  -- seen: by depth; false in a list
+    local at = 1
+    while true do
+        local p = find(text, '["%[%]{},]', at)
+        if not p then
+            return nil
+        end
+        local c = byte(text, p)
+        if c == QUOTE then
+            local last = end_of_string(text, p)
+            if is_key then
+                local name = name_of(sub(text, p, last))
+                if seen[depth][name] then
+                    return name
+                end
+                seen[depth][name], is_key = true, false
+            end
+            p = last
+        elseif c == OPEN or c == LIST then
+            depth = depth + 1
+            seen[depth] = c == OPEN and {}
+            is_key = c == OPEN
+        elseif c == COMMA then
+            is_key = seen[depth] ~= false
+        else
+            depth, is_key = depth - 1, false
+        end
+        at = p + 1
+    end
+end
+
+
 -- The texts of an object's members, in order: a list of {name, member, value}.
-local function all_members(text)
+function _M.members(text)
     local all = {}
     local at = past_space(text, find(text, "{", 1, true) + 1)
     while byte(text, at) ~= CLOSE do
         local key_end = end_of_string(text, at)
-        local raw = sub(text, at, key_end)
-        local name = find(raw, "\\", 1, true) and codec.decode("[" .. raw .. "]")[1]
-                     or sub(raw, 2, -2)
+        local name = name_of(sub(text, at, key_end))
         local value = past_space(text, past_space(text, key_end + 1) + 1)
         local value_end = end_of_value(text, value)
         all[#all + 1] = { name = name, member = sub(text, at, value_end),
@@ -171,21 +211,6 @@ local function all_members(text)
         if byte(text, at) == COMMA then
             at = past_space(text, at + 1)
         end
-    end
-    return all
-end
-
-
--- The same. Nil and a name where one comes twice: two readers would read it
--- differently.
-function _M.members(text)
-    local all, seen = all_members(text), {}
-    for i = 1, #all do
-        local name = all[i].name
-        if seen[name] then
-            return nil, name
-        end
-        seen[name] = true
     end
     return all
 end
@@ -210,7 +235,7 @@ end
 -- The text of one member's value in an object's text; nil where there is none.
 -- Of several the last counts, as for the decoder.
 function _M.member(text, name)
-    local all, found = all_members(text), nil
+    local all, found = _M.members(text), nil
     for i = 1, #all do
         if all[i].name == name then
             found = all[i].value

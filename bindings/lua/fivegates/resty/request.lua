@@ -9,6 +9,7 @@ local list = json.list
 local floor = math.floor
 local max = math.max
 local find = string.find
+local gsub = string.gsub
 local sub = string.sub
 local open = io.open
 local ngx = ngx
@@ -32,6 +33,7 @@ local PATHS = {
 }
 local BODY_MAX = 64 * 1048576  -- where client_max_body_size is off
 local HEADERS_MAX = 100
+local NAME_MAX = 64  -- bytes of it that an error shows
 local LIMITS = { "max_completion_tokens", "max_output_tokens", "max_tokens" }
 local TOKENS_MAX = 4294967295
 -- An estimate, as the real count comes with the answer: bytes of JSON for a
@@ -93,6 +95,20 @@ local function refused(status, code, message, wire)
 end
 
 
+local function is_utf8(text)
+    return not find(text, "[\128-\255]") or ngx.re.find(text, "", "uo") ~= nil
+end
+
+
+-- A name of the client's for a sentence; cut between two letters.
+local function shortened(name)
+    if #name <= NAME_MAX then
+        return name
+    end
+    return (gsub(sub(name, 1, NAME_MAX), "[\192-\255]?[\128-\191]*$", "")) .. "..."
+end
+
+
 -- The request, or nil and {status, code, message, wire}.
 function _M.read()
     local wire, path = wire_of(ngx.var.uri)
@@ -124,11 +140,15 @@ function _M.read()
     if flaw then
         return refused(400, "invalid_json", "the body is not JSON: " .. flaw, wire)
     end
-    local members, twice = json.members(text)
-    if not members then
-        return refused(400, "duplicate_key", "the body has a key twice: "
-                       .. sub(twice, 1, 64), wire)
+    if not is_utf8(text) then
+        return refused(400, "invalid_json", "the body is not UTF-8", wire)
     end
+    local twice = json.twice(text)
+    if twice then
+        return refused(400, "duplicate_key", "the body has a key twice: "
+                       .. shortened(twice), wire)
+    end
+    local members = json.members(text)
     for i = 1, #members do
         local name, value = members[i].name, members[i].value
         local kind = KINDS[name]
