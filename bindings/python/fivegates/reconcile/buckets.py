@@ -15,7 +15,8 @@ from fivegates.reconcile.store import Store
 
 __all__ = ["match_buckets"]
 
-_QUIET = 3  # cells that must agree before what they say is believed
+_QUIET = 3   # cells that must agree before an export's convention is believed
+_CLEAN = 10  # and before nobody else is believed to use the key
 
 
 def match_buckets(store: Store, chosen: Chosen, prices: PriceBook,
@@ -47,9 +48,12 @@ def _longest(group: Group) -> int:
 
 
 def _convention(group: Group, runs_on: int) -> "str | None":
-    """Whether the export books a request where it starts or where it ends:
-    what makes cells without open attempts add up. None: it cannot be told,
-    or both do."""
+    """Whether the export books a request where it starts or where it ends.
+
+    The one that makes cells without open attempts add up; where there are no
+    such cells, the one by which no cell has less than what was served. None:
+    it cannot be told, or both do.
+    """
     noisy: "set[int]" = set()
     for _, _, t0, t1, *_rest in group.open():
         noisy.update(range(group.index(t0 - SKEW_MS),
@@ -59,15 +63,17 @@ def _convention(group: Group, runs_on: int) -> "str | None":
     for _, t0, t1, _known, _read, _wrote, _out, total in group.served():
         sums["start"][group.index(t0)] += total or 0
         sums["end"][group.index(t1)] += total or 0
-    quiet = [i for i, cell in group.cells.items()
-             if i not in noisy and cell.bill[1]]
-    hits = {word: sum((group.cells[i].bill[1] or 0) + (group.cells[i].bill[5] or 0)
-                      == sums[word][i] for i in quiet) for word in sums}
+    bill = {i: (cell.bill[1] or 0) + (cell.bill[5] or 0) for i, cell in group.cells.items()}
+    quiet = [i for i in bill if i not in noisy and bill[i]]
+    hits = {word: sum(bill[i] == sum_[i] for i in quiet) for word, sum_ in sums.items()}
     best = max(hits, key=lambda word: hits[word])
-    if (hits[best] >= _QUIET and hits[best] * 5 >= len(quiet) * 4
-            and hits["start"] != hits["end"]):
+    # Four of five: a few cells may be somebody else's.
+    if hits["start"] != hits["end"] and hits[best] >= max(_QUIET, len(quiet) * 4 // 5):
         return best
-    return None
+    good = [word for word, sum_ in sums.items()
+            if all(bill.get(i, 0) >= n for i, n in sum_.items()
+                   if group.chosen.covers(group.start(i), group.start(i) + 1))]
+    return good[0] if len(good) == 1 and len(bill) >= _QUIET else None
 
 
 def _reconcile(group: Group, prices: PriceBook,
@@ -84,7 +90,7 @@ def _reconcile(group: Group, prices: PriceBook,
         for i in range(first + 1, last + 1):
             group.cells.setdefault(i, Cell())
             joined.join(first, i)
-        _serve(cell, row)
+        _serve(group, cell, row)
     attempts: "list[Open]" = []
     for ident, op, t0, t1, wanted, max_out in group.open():
         first, last = _span(group, convention, t0, t1, max(t1, t0 + runs_on))
@@ -138,7 +144,7 @@ class _Union:
         self._parent[max(first, second)] = min(first, second)
 
 
-def _serve(cell: Cell, row: "tuple[typing.Any, ...]") -> None:
+def _serve(group: Group, cell: Cell, row: "tuple[typing.Any, ...]") -> None:
     _, _, _, known, read, wrote, out, total = row
     cell.served[0] += 1
     if known is None or out is None:
@@ -148,6 +154,7 @@ def _serve(cell: Cell, row: "tuple[typing.Any, ...]") -> None:
             cell.summed += 1
             cell.served[1] += total
         return
+    group.sizes[known] += 1
     cell.served[1] += known
     cell.served[2] += read or 0
     cell.served[3] += wrote or 0
@@ -168,4 +175,4 @@ def _clean(group: Group, cells_of: "typing.Mapping[int, list[int]]",
                 or rest.requests not in (0, None):
             return False
         good += 1
-    return good >= _QUIET
+    return good >= _CLEAN

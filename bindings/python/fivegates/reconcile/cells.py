@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing
 
@@ -61,6 +62,8 @@ class Group:
         # Whether cells without attempts in question add up: then nobody else
         # uses the key, and the ledger is whole.
         self.clean = False
+        # How many served answers had a prompt of so many tokens.
+        self.sizes: "collections.Counter[int]" = collections.Counter()
         self.cells: "dict[int, Cell]" = {}
         self.base: "int | None" = None
 

@@ -17,6 +17,7 @@ __all__ = ["MAX_GENERATION_MS", "SKEW_MS", "exact", "fingerprints", "learn_promp
 
 SKEW_MS = 5_000            # between the clocks of host and provider
 MAX_GENERATION_MS = 600_000  # how long abandoned work may run on
+_BY_SIZE = "prompt tokens and time"  # the evidence of a match
 _WEAKER = ("possible", "probable", "certain")
 
 
@@ -103,6 +104,26 @@ def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
     learn_prompts(store, chosen.provider)
     for rule in (_RESENT, _GUESSED):
         _match(store, chosen, rule, by_id)
+    _doubt_common_sizes(store, chosen.provider)
+
+
+def _doubt_common_sizes(store: Store, provider: str) -> None:
+    """Where the export has rows of others, a prompt whose size other calls
+    have as well (a template's) proves little."""
+    matched = ("provider = ? AND state <> 'delivered' AND verdict = 'billed' "
+               f"AND evidence = '{_BY_SIZE}'")
+    if (store.one("SELECT 1 FROM bill WHERE provider = ? AND used = 1 AND bucket = 0 "
+                  "AND taken IS NULL LIMIT 1", provider) is None
+            or store.one(f"SELECT 1 FROM attempt WHERE {matched} LIMIT 1", provider) is None):
+        return
+    store.db.execute("CREATE INDEX IF NOT EXISTS bill_any_size ON bill(provider, model, "
+                     "in_total) WHERE bucket = 0")
+    store.db.execute(
+        f"UPDATE attempt SET verdict = 'maybe', confidence = 'possible' WHERE {matched} AND "
+        "EXISTS (SELECT 1 FROM bill m JOIN bill b ON b.provider = m.provider AND b.model = "
+        "m.model AND b.in_total = m.in_total LEFT JOIN attempt t ON t.id = b.taken "
+        "WHERE m.id = attempt.bill AND b.bucket = 0 AND b.used = 1 AND b.id <> m.id "
+        "AND t.op IS NOT attempt.op)", (provider,))
 
 
 def _match(store: Store, chosen: Chosen, rule: _Rule, by_id: bool) -> None:
@@ -129,7 +150,7 @@ def _match(store: Store, chosen: Chosen, rule: _Rule, by_id: bool) -> None:
 
 def _decide(chosen: Chosen, rule: _Rule, group: Group,
             taken: "list[tuple[int, int]]", told: "list[tuple[object, ...]]") -> None:
-    what = ("prompt tokens and time" if rule.limit == "probable"
+    what = (_BY_SIZE if rule.limit == "probable"
             else "the estimate of the prompt and time")
     for attempt, row in group.pairs.items():
         word = _least(rule.limit, chosen.limit,

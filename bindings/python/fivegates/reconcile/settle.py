@@ -194,8 +194,10 @@ def _by_sum(lot: _Lot, known: "list[Open]") -> "Leftover | None":
         else:
             lot.mark(lot.attempts, None)
         return lot.left(_NO_SIZE if strangers else _NO_SET)
-    sure = ((lot.group.clean and not strangers)
-            or _chance(len(sizes), rest.requests, sum(sizes)) < _CHANCE)
+    # Prompts from a template have sizes that other software's have too.
+    common = any(lot.group.sizes[size] > 1 for size in sizes)
+    sure = ((lot.group.clean and not strangers) or (
+        not common and _chance(len(sizes), rest.requests, sum(sizes)) < _CHANCE))
     word = _word(lot) if sure else "possible"
     number = lot.pool(word, True)
     by_size: "dict[int, list[Open]]" = collections.defaultdict(list)
