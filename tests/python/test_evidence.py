@@ -388,8 +388,10 @@ def test_progress_of_several_choices() -> None:
     assert progress_of(chunk) == {"text": "ab", "finish": "stop"}
     assert choices_of(chunk) == {0: True, 1: False}
     assert choices_of({"choices": [{"delta": {}}]}) == {0: False}
-    for odd in ({}, {"choices": None}, {"choices": [5]}, {"type": "ping"}):
+    for odd in ({}, {"choices": None}, {"choices": [5]}, {"type": "ping"},
+                {"choices": True}, {"choices": "ab"}):
         choices_of(odd)
+        progress_of(odd)
 
 
 def test_progress() -> None:

@@ -174,13 +174,17 @@ def is_event(chunk: object) -> bool:
         _get(chunk, "type"), str)
 
 
+def _items(value: object) -> "typing.Sequence[object]":
+    return value if isinstance(value, (list, tuple)) else ()
+
+
 def choices_of(chunk: object) -> "dict[int, bool]":
     """Of each choice in an event of a chat stream: has it given its reason?
 
     With n > 1 each choice ends by its own, and the stream with the last.
     """
     found: "dict[int, bool]" = {}
-    for choice in _get(chunk, "choices") or ():
+    for choice in _items(_get(chunk, "choices")):
         index = _get(choice, "index")
         found[index if isinstance(index, int) else 0] = (
             finish_word(_get(choice, "finish_reason")) is not None)
@@ -214,7 +218,7 @@ def progress_of(chunk: object) -> Facts:
     choices = _get(chunk, "choices")
     kind = _get(chunk, "type")
     if choices is not None and kind is None:  # chat completions
-        for choice in choices:
+        for choice in _items(choices):
             _choice(choice, out)
         usage = usage_of(chunk)
     elif isinstance(kind, str):
