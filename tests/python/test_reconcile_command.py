@@ -201,6 +201,7 @@ def test_a_cards_prices(tmp_path: pathlib.Path) -> None:
     # Only the estimate of the prompt is known: it may be somebody else's.
     assert (one["verdict"], one["confidence"]) == ("orphan_charge", "possible")
     assert (one["wasted_lo"], one["wasted_hi"]) == ("0", "0.00207")
+    assert json.loads(out)["money"]["USD"]["wasted"]["possible"] == ["0", "0.00207"]
     card["routes"]["main"]["model"] = "other"  # type: ignore[index]
     (tmp_path / "card.yaml").write_text(json.dumps(card))
     code, _, err = cli(*words[:-3], "--card", tmp_path / "card.yaml")

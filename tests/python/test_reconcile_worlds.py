@@ -81,7 +81,7 @@ def test_a_clean_bill_is_explained(seed: int, kind: str, form: str) -> None:
 @pytest.mark.parametrize("kind,form,certain,sure", [
     ("openrouter", "core", 0.25, 0.8), ("bedrock", "bare", 1, 1),
     ("fireworks", "core", 0, 0.75), ("openai usage", "core", 0, 0.7),
-    ("openai usage, by start", "core", 0, 0.8), ("anthropic usage", "core", 0, 0.65),
+    ("openai usage, by start", "core", 0, 0.92), ("anthropic usage", "core", 0, 0.65),
     ("openai usage", "bare", 0, 0.4)])
 def test_recall(kind: str, form: str, certain: float, sure: float) -> None:
     total = recall.Score()
