@@ -111,3 +111,21 @@ def test_a_key_in_a_header_is_never_shown(run: Run) -> None:
         200, chat("x"), "x-request-id: for key-of-main")], backup=[whole()])
     answer = post(run(upstream))
     assert answer.headers["x-request-id"] == "for [redacted]"
+
+
+@pytest.mark.parametrize("said", [
+    "sk-0123456789abcdef", "SK-0123456789ABCDEF", "c2s%2D0123456789abcdef",
+    "sk-0123456789abcdef+"])
+def test_no_part_of_a_key_is_shown(run: Run, said: str) -> None:
+    """However the server wrote it: cut, encoded, in other letters."""
+    upstream = Upstream(main=[
+        json_reply(400, {"error": {"message": said, "code": "invalid_value",
+                                   "type": "invalid_request_error"}}),
+        json_reply(200, chat("x"), f"x-request-id: {said}")], backup=[whole()])
+    gateway = run(upstream, env={"KEY_MAIN": "sk-0123456789abcdef+/ghij",
+                                 "KEY_BACKUP": "key-of-backup"})
+    for _ in range(2):
+        answer = post(gateway)
+        told = (answer.text + str(answer.headers)).lower()
+        assert "0123456789ab" not in told
+    assert "0123456789" not in gateway.log()

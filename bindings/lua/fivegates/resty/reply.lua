@@ -5,7 +5,9 @@ local answers = require "fivegates.resty.answer"
 local json = require "fivegates.resty.json"
 
 local find = string.find
+local gmatch = string.gmatch
 local gsub = string.gsub
+local lower = string.lower
 local match = string.match
 local next = next
 local ngx = ngx
@@ -27,6 +29,7 @@ local PASSED = {
     ["anthropic-ratelimit-"] = true,
 }
 local REDACTED = "[redacted]"
+local PART_MIN = 12  -- of a key, letters and digits that are no chance
 local KEY_MIN = 8  -- what is shorter is no secret, and stands in any text
 
 
@@ -53,13 +56,27 @@ local function without_keys(x, text)
 end
 
 
+-- Does a text still hold a long part of a key: cut, encoded, in other letters?
+local function holds_part(x, text)
+    text = lower(text)
+    for _, key in ipairs(keys_of(x)) do
+        for part in gmatch(lower(key), "%w+") do
+            if #part >= PART_MIN and find(text, part, 1, true) then
+                return true
+            end
+        end
+    end
+    return false
+end
+
+
 -- An error body for the client; nil where it is no JSON, or where a key is in
 -- it in other letters.
 local function shown_body(x, body)
     body = without_keys(x, body)
     local value = json.decode(body)
     local fine, same = pcall(json.encode, value)
-    if type(value) ~= "table" or not fine then
+    if type(value) ~= "table" or not fine or holds_part(x, same) then
         return nil
     end
     for _, key in ipairs(keys_of(x)) do
@@ -76,7 +93,8 @@ function _M.begin(x, tokens)
     local header = ngx.header
     for _, one in ipairs(x.head.headers) do
         if PASSED[one[1]] or PASSED[match(one[1], "^[%w]+%-ratelimit%-")] then
-            header[one[1]] = without_keys(x, one[2])
+            local value = without_keys(x, one[2])
+            header[one[1]] = not holds_part(x, value) and value or REDACTED
         end
     end
     header["x-fivegates-call"] = x.call:id()
