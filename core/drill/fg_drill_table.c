@@ -56,6 +56,7 @@ static void *take_runs(void *arg) {
 
 /* The calling thread only waits: it is the one that hears of signals, and that a language with a lock of its own can call back in. */
 static void wait_for_runs(work *w, drill_progress progress, void *ctx) {
+  uint32_t told = 0;
   (void)pthread_mutex_lock(&w->lock);
   while (w->done < w->total && !(w->stop && w->rc != FG_OK)) {
     struct timespec until;
@@ -67,6 +68,7 @@ static void wait_for_runs(work *w, drill_progress progress, void *ctx) {
     const uint32_t done = w->done;
     (void)pthread_mutex_unlock(&w->lock);
     const int stop = progress != NULL && progress(ctx, done, w->total) != 0;
+    told = done;
     (void)pthread_mutex_lock(&w->lock);
     if (stop && w->rc == FG_OK) {
       w->rc = FG_ERR_STATE;
@@ -74,6 +76,9 @@ static void wait_for_runs(work *w, drill_progress progress, void *ctx) {
     }
   }
   (void)pthread_mutex_unlock(&w->lock);
+  if (progress != NULL && w->rc == FG_OK && told != w->total && progress(ctx, w->total, w->total) != 0) {
+    w->rc = FG_ERR_STATE; /* the last run ended before anyone looked: its end is told all the same */
+  }
 }
 
 static int64_t root(int64_t x) {

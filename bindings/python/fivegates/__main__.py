@@ -11,6 +11,8 @@ def main() -> None:
             raise
         sys.exit(f"fivegates: the command line needs {exc.name}; "
                  f"pip install {exc.name}")
+    except KeyboardInterrupt:  # while its modules are read
+        sys.exit(130)
     run()
 
 
