@@ -248,6 +248,7 @@ class Engine:
         unable: Iterable[Unable] | Unable | None = None,
         max_wait_ms: int | None = None, prior: Prior | None = None,
         language: str | None = None, now_ms: int | None = None,
+        _known: tuple[int, int, int] = ...,
     ) -> Call: ...
     def resume(self, saved: bytes) -> Call: ...
     @overload

@@ -28,6 +28,7 @@ from fivegates.curl import evidence_from_text
 from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
 from fivegates.reconcile.command import reconcile
+from fivegates.replay.command import replay
 from fivegates.gauntlet.command import gauntlet
 from fivegates.provider.command import provider
 from fivegates.testing import ManualClock
@@ -382,6 +383,7 @@ def schema() -> None:
 
 app.command()(drill)
 app.command()(reconcile)
+app.command()(replay)
 app.command()(provider)
 app.command()(gauntlet)
 

@@ -1,0 +1,346 @@
+"""The same card again: does the engine write the ledger's lines as they are?
+
+Every line is applied in the order of the file, at its own time, on a fresh
+region: what a call was told before, its waits, its attempts' failures and
+answers, so that what calls share evolves as it did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import typing
+
+from fivegates._core import Call as CoreCall
+from fivegates._core import Decision, Engine, Policy, Region, names
+from fivegates.errors import FivegatesError
+from fivegates.replay.lines import (
+    Json,
+    Line,
+    Progress,
+    ReplayError,
+    at_ms,
+    nusd_of,
+    read,
+)
+from fivegates.replay.survey import Attempt, Call, Survey
+
+__all__ = ["Checked", "Difference", "check", "facts_of", "fresh_region",
+           "judged", "known_of", "progress_of", "tell"]
+
+_TOLD = 20
+_FINISH = {number: word for word, number in names("finish").items()}
+_NEW_REGION_MS = 3_600_000  # a region's own time when it is made
+
+
+class Difference(typing.NamedTuple):
+    """A line that came out otherwise: its place, and what of it differs."""
+
+    place: str
+    line: str
+    members: "dict[str, tuple[object, object]]"  # recorded, now
+
+
+@dataclasses.dataclass
+class Checked:
+    """How many lines came out as they were written.
+
+    decisions and equal count decision lines; others and others_equal those of
+    calls and ends; not_followed are lines of calls that the engine would not
+    let go on as they did.
+    """
+
+    decisions: int = 0
+    equal: int = 0
+    others: int = 0
+    others_equal: int = 0
+    not_followed: int = 0
+    differences: "list[Difference]" = dataclasses.field(default_factory=list)
+    unknown: "dict[str, int]" = dataclasses.field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        return (self.equal == self.decisions and not self.not_followed
+                and self.others == self.others_equal)
+
+
+def fresh_region(first: Json) -> Region:
+    """A region as it was when the ledger's first call found it, but empty."""
+    age = max(int(first["region_age_ms"]) - _NEW_REGION_MS, 0)
+    return Region(now_ms=int(first["began_ms"]) - age)
+
+
+def facts_of(begin: Json, prior: "tuple[int, int]") -> Json:
+    """begin()'s facts of a call line. The names of tools, of the tenant and of
+    what it was bound to are not in a ledger."""
+    facts: Json = {
+        "call_id": begin["call"],
+        "prompt_tokens": begin["prompt_tokens"],
+        "max_output_tokens": begin["gen_ai.request.max_tokens"],
+        "request_bytes": begin["request_bytes"], "stream": begin["stream"],
+        "delivery": begin["delivery"], "server_state": begin["server_state"],
+        "features": begin["features"], "unable": begin["unable"],
+        "max_wait_ms": begin["max_wait_ms"], "data_class": begin["data_class"],
+        "region": begin["region"], "account": begin["account"],
+    }
+    if any(prior) or begin["prior_tokens"]:
+        facts["prior"] = {"attempts": prior[0], "cost_nusd": prior[1],
+                          "tokens": begin["prior_tokens"]}
+    return facts
+
+
+def known_of(begin: Json) -> "tuple[int, int, int]":
+    """The hashes that stand for names: tenant, affinity, the random stream."""
+    tenant, affinity, stream = (int(begin[key] or "0", 16) for key in (
+        "tenant", "affinity", "stream_id"))
+    return tenant, affinity, stream
+
+
+class _Live:
+    """A call being decided again."""
+
+    def __init__(self, call: CoreCall, record: Call) -> None:
+        self.call = call
+        self.record = record
+        self.began_ms = record.began_ms
+        self.inner = 0
+        self.effect = "none"
+        self.unable: "set[str]" = set()
+
+
+class _Checker:
+    def __init__(self, seen: Survey, policies: "typing.Mapping[str, Policy]") -> None:
+        assert seen.first is not None
+        self.seen = seen
+        self.out = Checked()
+        self.now_ms = seen.first_ms
+        self.region = fresh_region(seen.first)
+        self.engines = {name: Engine(policy, region=self.region, seed=0, slot=0,
+                                     clock=lambda: self.now_ms)
+                        for name, policy in policies.items()}
+        self.any = next(iter(self.engines.values()))
+        self.live: "dict[str, _Live | None]" = {}
+        self.offset: "int | None" = None
+        self.calls = iter(seen.calls)
+        # Where the host wrote no event lines: what must have come, and when.
+        self.guessed: "list[tuple[int, int, str, int, str, int]]" = []
+        self.serial = 0
+
+    def _guess(self, name: str, live: "_Live", number: int) -> None:
+        """What came of an attempt that begins now, by the line of its end."""
+        if self.seen.events or number > len(live.record.attempts):
+            return
+        one = live.record.attempts[number - 1]
+        for at, event, value in progress_of(one):
+            self.serial += 1
+            heapq.heappush(self.guessed, (
+                one.began_ms + at, self.serial, name, number, event, value))
+
+    # ---- one line
+
+    def take(self, line: Line, facts: Json) -> None:
+        word = facts["line"]
+        if word == "event":
+            self._event(facts)
+            return
+        self._clock(facts)
+        if word == "decision":
+            self.out.decisions += 1
+        else:
+            self.out.others += 1
+        try:
+            if word == "call":
+                made = self._begin(facts)
+            else:
+                live = self.live.get(facts["call"])
+                if live is None:
+                    self.out.not_followed += 1
+                    return
+                made = self._later(live, facts)
+        except (FivegatesError, TypeError, ValueError) as exc:
+            self.out.not_followed += 1
+            self.live[facts["call"]] = None
+            self._differ(line, facts, {"error": (None, str(exc))})
+            return
+        if made == line.raw:
+            if word == "decision":
+                self.out.equal += 1
+            else:
+                self.out.others_equal += 1
+        else:
+            self._differ(line, facts, _members(facts, json.loads(made)))
+
+    def _differ(self, line: Line, facts: Json,
+                members: "dict[str, tuple[object, object]]") -> None:
+        if len(self.out.differences) < _TOLD:
+            self.out.differences.append(
+                Difference(line.place, facts["line"], members))
+
+    def _clock(self, facts: Json) -> None:
+        """The wall time, as the host told it."""
+        if facts["unix_ms"] is None:
+            return
+        offset = facts["unix_ms"] - facts["now_ms"]
+        if offset != self.offset:
+            self.offset = offset
+            at = facts.get("began_ms", facts["now_ms"])
+            self.any.clock(at + offset, now_ms=at)
+
+    def _come(self, until_ms: int) -> None:
+        """What was not written down and must have come by now."""
+        while self.guessed and self.guessed[0][0] <= until_ms:
+            at, _, name, number, event, value = heapq.heappop(self.guessed)
+            live = self.live.get(name)
+            if live is not None:
+                tell(live.call, event, value, number, at)
+
+    def _event(self, facts: Json) -> None:
+        now, event = facts["now_ms"], facts["event"]
+        if event == "tick":
+            self.any.tick(now)
+            return
+        live = self.live.get(facts["call"])
+        if live is None:
+            return
+        if event == "deadline":
+            live.call.deadline(now)
+        else:
+            tell(live.call, event, facts["value"], facts["attempt"], now)
+
+    def _begin(self, facts: Json) -> str:
+        name, now = facts["call"], facts["now_ms"]
+        live = self.live.get(name)
+        if facts["step"]:
+            if live is None:
+                raise ReplayError("a step of a call that has not begun here")
+            self._come(now)
+            live.call.step(facts["prompt_tokens"],
+                           facts["gen_ai.request.max_tokens"], now_ms=now)
+            return live.call.ledger_line("call", now_ms=now)
+        began = facts["began_ms"]
+        self._come(began)
+        record = next(self.calls)
+        begun = self.engines[facts["policy"]].begin(
+            facts["workflow"], now_ms=began, _known=known_of(facts),
+            **facts_of(facts, record.prior))
+        self.live[name] = _Live(begun, record)
+        if "tools" in facts["features"]:
+            self._cannot("tools")
+        return begun.ledger_line("call", now_ms=now)
+
+    def _later(self, live: _Live, facts: Json) -> str:
+        now, call = facts["now_ms"], live.call
+        if facts["line"] == "end":
+            self._come(now)
+            made = call.ledger_line("end", call.decision, now_ms=now)
+            call.end()
+            del self.live[facts["call"]]
+            return made
+        when = at_ms(facts, live.began_ms)
+        self._come(when)
+        if facts["effect"] != live.effect:  # which operation did it is not in a ledger
+            live.effect = facts["effect"]
+            call.tool("replayed", "started" if live.effect == "unknown"
+                      else "committed", now_ms=when)
+        decision = self._decide(live, facts, when)
+        if facts["after"] == "begin_attempt" and "held_usd" in facts:
+            self._guess(facts["call"], live, facts["attempt"])
+        return call.ledger_line("decision", decision, now_ms=now)
+
+    def _decide(self, live: _Live, facts: Json, when: int) -> Decision:
+        call, after = live.call, facts["after"]
+        if after in ("begin", "step"):
+            return call.decision
+        if after == "begin_attempt":
+            return call.begin_attempt(when)
+        if after == "cancel":
+            return call.cancel(when)
+        if after == "unable":
+            new = [word for word in facts["unable"] if word not in live.unable]
+            live.unable.update(new)
+            return call.unable(new or facts["unable"], now_ms=when)
+        if after == "deadline":
+            decision = call.deadline(when)
+            if decision.action != "keep_waiting" or "failure" not in facts:
+                return decision
+        if after == "resolved":
+            self._cannot("resolved")
+            return call.decision
+        inner = facts.get("inner_requests", live.inner) - live.inner
+        live.inner += inner
+        return judged(call, facts, inner, when)
+
+    def _cannot(self, what: str) -> None:
+        self.out.unknown[what] = self.out.unknown.get(what, 0) + 1
+
+def tell(call: CoreCall, event: str, value: int, attempt: int, now_ms: int) -> None:
+    """Something came of an attempt; value: a number, as the engine counts."""
+    call.event(typing.cast(typing.Any, event),
+               _FINISH[value] if event == "terminal" else value,
+               attempt=attempt, now_ms=now_ms)
+
+
+
+def judged(call: CoreCall, facts: Json, inner: int, when: int) -> Decision:
+    """An attempt's end as its line tells it; inner: requests a layer inside of
+    it had made beside the last one."""
+    failure = facts.get("failure")
+    if facts["after"] != "success":
+        return call._judged(failure or {}, inner + 1 if inner else 0,
+                            facts.get("http.response.status_code", 0), when)
+    return call._answered(
+        failure["kind"] if failure else None,
+        facts.get("gen_ai.usage.input_tokens", 0),
+        facts.get("gen_ai.usage.output_tokens", 0),
+        nusd_of(facts.get("settled_usd")), when)
+
+
+def progress_of(attempt: Attempt) -> "list[tuple[int, str, int]]":
+    """What must have come of an attempt, (ms since it began, event, value): as
+    written down, else as its end line sums it up."""
+    if attempt.events or attempt.end is None:
+        return attempt.events
+    seen = attempt.end["progress"]
+    last, out = seen["last_progress_ms"], []
+    first = seen["first_token_ms"]
+    if seen["sent"]:
+        out.append((0, "sent", 0))
+    if seen["accepted"]:
+        out.append((first if first is not None else seen["last_byte_ms"],
+                    "accepted", 0))
+    if seen["first_token"]:
+        kinds = [(kind, seen[key]) for kind, key in (
+            ("reasoning", "reasoning"), ("tool_args", "tool_args_bytes"),
+            ("token", "visible")) if seen[key]]
+        for kind, count in kinds:
+            begin = first if first is not None and kind == "token" else last
+            out.append((begin, kind, 1 if count > 1 and begin < last else count))
+            if count > 1 and begin < last:
+                out.append((last, kind, count - 1))
+    return sorted(out, key=lambda one: one[0])
+
+
+def _members(recorded: Json, now: Json) -> "dict[str, tuple[object, object]]":
+    return {key: (recorded.get(key), now.get(key))
+            for key in {**recorded, **now} if recorded.get(key) != now.get(key)}
+
+
+def check(seen: Survey, policies: "typing.Mapping[str, Policy]",
+          progress: "Progress | None" = None) -> Checked:
+    """Decides every recorded call again by the cards it was decided by.
+
+    policies: the cards by fingerprint. Raises ReplayError where a card of the
+    ledger is not there, with the place of its first line.
+    """
+    for name, place in seen.policies.items():
+        if name not in policies:
+            raise ReplayError(
+                f"{place}: decided by another card, {name}; its calls share "
+                "breakers and budgets with the others, so give that card too, "
+                "with --old")
+    checker = _Checker(seen, policies)
+    for line in read(seen.files, progress):
+        if line.facts is not None:
+            checker.take(line, line.facts)
+    return checker.out

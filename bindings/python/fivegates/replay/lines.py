@@ -1,0 +1,109 @@
+"""Lines of a ledger, one by one, with their places."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import typing
+
+from fivegates.errors import FivegatesError
+
+__all__ = ["Json", "Line", "Progress", "ReplayError", "WORDS", "at_ms",
+           "nusd_of", "read"]
+
+Json = typing.Dict[str, typing.Any]
+Progress = typing.Callable[[int], object]
+
+# The core's three kinds, and what no decision tells, where a host wrote it down.
+WORDS = ("call", "decision", "end", "event")
+
+
+class ReplayError(FivegatesError):
+    """A ledger or a card that cannot be replayed: where it is wrong, and the
+    remedy."""
+
+    result = "replay"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its place, its bytes without the end, and what it says.
+
+    facts is None where the line is torn: no JSON object.
+    """
+
+    file: str
+    number: int
+    raw: str
+    facts: "Json | None"
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+def read(paths: "typing.Sequence[str]", progress: "Progress | None" = None,
+         ) -> "typing.Iterator[Line]":
+    """The lines of ledgers, rotated ones in order; streamed.
+
+    progress(bytes) hears how much was read. Raises ReplayError for a file
+    that cannot be read, and for a whole line that is no ledger's.
+    """
+    for path in paths:
+        good = False
+        read_bytes = 0
+        try:
+            with open(path, "rb") as file:
+                for number, raw in enumerate(file, 1):
+                    read_bytes += len(raw)
+                    if number % 1024 == 0 and progress is not None:
+                        progress(read_bytes)
+                        read_bytes = 0
+                    if raw.isspace():
+                        continue
+                    line = _line(path, number, raw)
+                    good = good or line.facts is not None
+                    yield line
+        except OSError as exc:
+            raise ReplayError(f"{path}: {exc.strerror or exc}; name a ledger "
+                              "that can be read") from None
+        if progress is not None:
+            progress(read_bytes)
+        if not good and os.path.getsize(path):
+            raise ReplayError(f"{path}:1: no line of it is a ledger's; give a "
+                              "file written with engine.run(ledger=...)")
+
+
+def _line(path: str, number: int, raw: bytes) -> Line:
+    try:
+        text = raw.rstrip(b"\r\n").decode()
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        return Line(path, number, "", None)
+    if not isinstance(facts, dict):
+        return Line(path, number, "", None)
+    if facts.get("line") not in WORDS:
+        raise ReplayError(f"{path}:{number}: not a line of this engine's "
+                          "ledger; give a file written with engine.run("
+                          "ledger=...)")
+    if facts.get("v") != 1:
+        raise ReplayError(
+            f"{path}:{number}: a ledger of version {facts.get('v')}, this "
+            "program reads version 1; use the program that wrote it, or newer")
+    return Line(path, number, text, facts)
+
+
+def at_ms(facts: Json, began_ms: int) -> int:
+    """When a decision was made, on the host's clock: its line may have been
+    written a little later."""
+    return began_ms + int(facts["elapsed_ms"])
+
+
+def nusd_of(usd: "str | None") -> int:
+    """Nano-dollars of a line's decimal dollars."""
+    if not usd:
+        return 0
+    whole, _, part = usd.partition(".")
+    sign = -1 if whole.startswith("-") else 1
+    return int(whole) * 1_000_000_000 + sign * int((part + "0" * 9)[:9])

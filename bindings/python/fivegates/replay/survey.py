@@ -1,0 +1,237 @@
+"""A first look at a ledger: what it covers, what of it is broken.
+
+Calls with lines missing are named with their places, so that they can be left
+out of every total.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+from fivegates.replay.lines import (
+    Json,
+    Line,
+    Progress,
+    ReplayError,
+    at_ms,
+    nusd_of,
+    read,
+)
+
+__all__ = ["Attempt", "Call", "Survey", "survey"]
+
+_TOLD = 20  # places of each fault that are named
+# What is kept of the line that ended an attempt.
+_KEPT = ("after", "action", "progress", "failure", "http.response.status_code",
+         "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens",
+         "settled_usd")
+
+
+@dataclasses.dataclass(slots=True)
+class Attempt:
+    """What a ledger tells of one attempt. Times are since it began.
+
+    end: the line that ended it, None where it never ended. events: what came of
+    it (ms, event, value), where the host wrote that down.
+    """
+
+    number: int
+    step: int
+    route: str
+    began_ms: int
+    end: "Json | None" = None
+    took_ms: int = 0
+    events: "list[tuple[int, str, int]]" = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """What a ledger tells of one call; broken: the place and what is missing."""
+
+    key: str
+    begin: Json
+    began_ms: int
+    place: str
+    prior: "tuple[int, int]" = (0, 0)  # attempts and nano-dollars before it
+    attempts: "list[Attempt]" = dataclasses.field(default_factory=list)
+    steps: "list[Json]" = dataclasses.field(default_factory=list)
+    could_not: "set[str]" = dataclasses.field(default_factory=set)  # beyond what it began with
+    inner: int = 0
+    last: "Json | None" = None
+    end: "Json | None" = None
+    broken: "str | None" = None
+
+
+@dataclasses.dataclass
+class Survey:
+    """What was seen of the ledgers. calls are in the order they began."""
+
+    files: "list[str]"
+    lines: int = 0
+    decisions: int = 0
+    events: int = 0
+    torn: int = 0
+    torn_places: "list[str]" = dataclasses.field(default_factory=list)
+    strays: int = 0  # lines of calls whose beginning is not there
+    stray_places: "list[str]" = dataclasses.field(default_factory=list)
+    policies: "dict[str, str]" = dataclasses.field(default_factory=dict)  # place of the first line
+    per_policy: "dict[str, int]" = dataclasses.field(default_factory=dict)  # calls
+    calls: "list[Call]" = dataclasses.field(default_factory=list)
+    first: "Json | None" = None  # the first call line
+    first_place: str = ""
+    first_ms: int = 0
+    last_ms: int = 0
+
+    @property
+    def whole(self) -> "list[Call]":
+        """Calls of which every line is there."""
+        return [call for call in self.calls if call.broken is None]
+
+    @property
+    def broken(self) -> "list[Call]":
+        return [call for call in self.calls if call.broken is not None]
+
+
+def survey(paths: "typing.Sequence[str]",
+           progress: "Progress | None" = None) -> Survey:
+    """Looks through ledgers. Raises ReplayError where one is none."""
+    return _Surveyor(list(paths)).run(progress)
+
+
+class _Surveyor:
+    def __init__(self, paths: "list[str]") -> None:
+        self.out = Survey(paths)
+        self.open: "dict[str, Call]" = {}
+
+    def run(self, progress: "Progress | None") -> Survey:
+        out = self.out
+        for line in read(out.files, progress):
+            out.lines += 1
+            if line.facts is None:
+                out.torn += 1
+                _note(out.torn_places, line.place)
+                continue
+            try:
+                self._take(line, line.facts)
+            except (KeyError, TypeError, ValueError, AttributeError) as exc:
+                raise ReplayError(
+                    f"{line.place}: a ledger's line without its member {exc}; "
+                    "it was edited, or is of an older version: give the ledger "
+                    "as this version wrote it") from None
+        for call in self.open.values():
+            call.broken = call.broken or (
+                f"{call.place}: no end: the program was stopped, or lines are "
+                "missing")
+        if not out.calls:
+            raise ReplayError(f"{', '.join(out.files)}: no call in it; give a "
+                              "ledger from its first file on")
+        return out
+
+    def _take(self, line: Line, facts: Json) -> None:
+        word, name, out = facts["line"], facts["call"], self.out
+        out.last_ms = max(out.last_ms, facts["now_ms"])
+        if word == "event":
+            self._event(line, facts)
+            return
+        if word == "call":
+            self._call(line, facts)
+            return
+        call = self.open.get(name)
+        if call is None:
+            out.strays += 1
+            _note(out.stray_places, line.place)
+            return
+        if facts["policy"] != call.begin["policy"]:
+            _break(call, line, "another card's line in the middle of a call")
+        if word == "decision":
+            out.decisions += 1
+            self._decision(call, line, facts)
+            call.last = facts
+            return
+        call.end = facts
+        if facts["attempts"] != len(call.attempts):
+            _break(call, line, f"{facts['attempts']} attempts, of which "
+                   f"{len(call.attempts)} have lines")
+        elif call.attempts and call.attempts[-1].end is None:
+            _break(call, line, "what came of its last attempt is missing")
+        del self.open[name]
+
+    def _call(self, line: Line, facts: Json) -> None:
+        out, name = self.out, facts["call"]
+        before = self.open.get(name)
+        if before is not None and facts["step"] > 0:
+            before.steps.append({
+                "prompt_tokens": facts["prompt_tokens"],
+                "max_tokens": facts["gen_ai.request.max_tokens"],
+                "after_ms": facts["now_ms"] - at_ms(before.last or facts,
+                                                    before.began_ms)})
+            return
+        if facts["step"] > 0:
+            out.strays += 1
+            _note(out.stray_places, line.place)
+            return
+        if before is not None:
+            _break(before, line, "it began again without an end")
+        call = Call(f"{name}#{len(out.calls)}", facts, facts["began_ms"],
+                    line.place)
+        facts["region_age_ms"]  # of this version: asked for here, where its place is known
+        out.calls.append(call)
+        self.open[name] = call
+        if out.first is None:
+            out.first, out.first_place = facts, line.place
+            out.first_ms = call.began_ms
+        policy = facts["policy"]
+        out.policies.setdefault(policy, line.place)
+        out.per_policy[policy] = out.per_policy.get(policy, 0) + 1
+
+    def _event(self, line: Line, facts: Json) -> None:
+        self.out.events += 1
+        name = facts["call"]
+        call = self.open.get(name) if name is not None else None
+        if call is None or facts["event"] == "deadline":
+            return
+        if call.attempts and call.attempts[-1].number == facts["attempt"]:
+            attempt = call.attempts[-1]
+            attempt.events.append((facts["now_ms"] - attempt.began_ms,
+                                   facts["event"], facts["value"]))
+
+    def _decision(self, call: Call, line: Line, facts: Json) -> None:
+        when = at_ms(facts, call.began_ms)
+        if facts["after"] == "unable":
+            call.could_not.update(facts["unable"])
+        running = (call.attempts[-1] if call.attempts
+                   and call.attempts[-1].end is None else None)
+        if call.last is None and facts["after"] == "begin":
+            call.prior = (facts["attempts_used"], nusd_of(facts["cost_usd"]))
+        elif call.last is None:
+            _break(call, line, "its first decision is missing")
+        if "progress" in facts:
+            if running is None or facts["attempt"] not in (
+                    running.number, running.number + 1) and not facts["cancel"]:
+                _break(call, line, "the permit of the attempt that ended here "
+                       "is missing")
+            else:
+                running.end = {key: facts[key] for key in _KEPT if key in facts}
+                running.end["inner"] = facts["inner_requests"] - call.inner
+                call.inner = facts["inner_requests"]
+                running.took_ms = when - running.began_ms
+        elif "held_usd" in facts and facts["after"] == "begin_attempt":
+            if running is not None:
+                _break(call, line, "what came of the attempt before this one "
+                       "is missing")
+            elif facts["attempt"] != len(call.attempts) + 1:
+                _break(call, line, "lines of an attempt before this one are "
+                       "missing")
+            call.attempts.append(Attempt(facts["attempt"], facts["step"],
+                                         facts["route"], when))
+
+
+def _break(call: Call, line: Line, why: str) -> None:
+    if call.broken is None:
+        call.broken = f"{line.place}: {why}"
+
+
+def _note(places: "list[str]", place: str) -> None:
+    if len(places) < _TOLD:
+        places.append(place)
