@@ -80,6 +80,7 @@ def test_a_failure(tmp_path: pathlib.Path) -> None:
     assert failure.get("type") == "fan_out"
     text = page.read_text()
     assert "It fails under 1 of 1 faults." in text and "&lt;&amp;" in text
+    assert " <&" not in text
 
 
 @pytest.mark.parametrize("code, options, words", [

@@ -15,7 +15,7 @@ import typing
 import pytest
 
 from fivegates.errors import FivegatesError
-from fivegates.gauntlet import Limits, read_plan
+from fivegates.gauntlet import Limits, play, read_plan
 from fivegates.gauntlet.judge import judge
 from fivegates.gauntlet.layers import find_layers
 from fivegates.gauntlet.measure import Healthy, Measures, healthy_of, measure
@@ -286,6 +286,32 @@ def test_bad_plans(tmp_path: pathlib.Path, text: str, words: str) -> None:
 def test_every_fault_can_be_named() -> None:
     for name in FAULTS:
         assert read_plan(read_value({"faults": [name]})).trials[0].why
+
+
+# ---- playing
+
+
+AGENT = """
+import json, os, urllib.request
+def ask(*messages):
+    return json.load(urllib.request.urlopen(urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps({
+            "messages": messages, "tools": [{"function": {"name": "f"}}]
+        }).encode())))["choices"][0]["message"]
+question = {"role": "user", "content": "Act."}
+message = ask(question)
+ask(question, message, {"role": "tool", "content": "done",
+                        "tool_call_id": message["tool_calls"][0]["id"]})
+"""
+
+
+def test_a_plan_is_played_again_from_its_beginning() -> None:
+    plan = read_plan(read_value({"faults": [{"name": "once", "script": [
+        {"fault": "tool_then_error", "times": 1}]}]}))
+    for _ in range(2):
+        result = asyncio.run(play([sys.executable, "-S", "-c", AGENT], plan, 1))
+        assert result.healthy.tools and len(result.healthy.calls) == 1
+        assert [one.verdict.result for one in result.played] == ["error 1"]
 
 
 # ---- programs

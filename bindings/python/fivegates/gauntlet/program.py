@@ -82,28 +82,36 @@ def _belongs(pid: int, group: int, mark: bytes) -> bool:
         return False  # gone, or another user's
 
 
+def _kill(pid: int, group: int, mark: bytes) -> bool:
+    """Kills a process that belongs to the program. A pid that passes to another
+    process meanwhile is not hit: a pidfd stays with the one looked at."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a sandbox without pidfd: the pid has to do
+        fd = -1
+    try:
+        if not _belongs(pid, group, mark):
+            return False
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        return True
+    except OSError:
+        return False
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
 def _end_strays(group: int, mark: bytes) -> int:
-    """Kills what is left of a program; how many processes that were. A pid
-    that passes to another process meanwhile is not hit: a pidfd stays with
-    the process that was looked at."""
+    """Kills what is left of a program; how many processes that were."""
     ended = 0
     for _ in range(20):  # what forks while it is being killed is found later
-        found = 0
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) == os.getpid():
-                continue
-            try:
-                fd = os.pidfd_open(int(name))
-            except OSError:
-                continue
-            try:
-                if _belongs(int(name), group, mark):
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
-                    found += 1
-            except OSError:
-                pass
-            finally:
-                os.close(fd)
+        found = sum(_kill(int(name), group, mark) for name in os.listdir("/proc")
+                    if name.isdigit() and int(name) != os.getpid())
         ended += found
         if not found:
             break
@@ -118,15 +126,17 @@ async def _exited(process: asyncio.subprocess.Process) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Asks a program and its group to end, then makes them."""
-    for one, patience in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, 5.0)):
-        if process.returncode is not None:
-            return
+async def _end(process: asyncio.subprocess.Process, mark: bytes) -> int:
+    """Asks a program and its group to end, then makes them and all others that
+    it started; how many were made to."""
+    if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, one)
+            os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_exited(process), patience)
+            await asyncio.wait_for(_exited(process), _GRACE_S)
+    ended = _end_strays(process.pid, mark)
+    await _exited(process)
+    return ended
 
 
 async def _start(command: "typing.Sequence[str]",
@@ -219,8 +229,7 @@ async def run_program(command: "typing.Sequence[str]", env: "dict[str, str]",
         await _wait(process, pipes, watch, outcome)
     finally:
         own_end = process.returncode is not None
-        await _end(process)
-        strays = _end_strays(process.pid, f"{_MARK}={token}".encode())
+        strays = await _end(process, f"{_MARK}={token}".encode())
         await pipes.close()
     outcome.left_behind = strays if own_end else 0
     outcome.output_bytes = pipes.count
