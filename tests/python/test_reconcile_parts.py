@@ -256,3 +256,16 @@ def test_noise_makes_nothing_probable_that_is_false(tmp_path: pathlib.Path) -> N
                     found.update({f"right {word}": n for word, n in score.found.items()})
     assert found["wrong probable"] == found["wrong certain"] == 0
     assert found["right probable"] > 50
+
+
+def test_a_set_that_adds_up_by_chance_is_only_possible(tmp_path: pathlib.Path) -> None:
+    """Small prompts in one cell of an hour, and no other cells to say that the
+    key is clean: some set nearly always adds up."""
+    for seed in (0, 2, 6):
+        world = recall.make(seed, 8, fails=0.4, billed=1)
+        for i, call in enumerate(world.calls):
+            call.size = 20 + i
+            for one in call.attempts:
+                one.read = 0
+        _, _, findings = recall.run(tmp_path, world, recall.KINDS["deepseek"])
+        assert findings and {one["confidence"] for one in findings} == {"possible"}
