@@ -130,6 +130,35 @@ def test_what_is_younger_than_the_lag_stays_open() -> None:
         assert [one["call"] for one in report.findings()] == ["oa-2"]
 
 
+def test_a_row_that_cost_nothing_is_no_money(tmp_path: pathlib.Path) -> None:
+    text = (SAMPLES / "openrouter_activity.csv").read_text().replace("0.00827", "0")
+    (tmp_path / "b.csv").write_text(text)
+    with run(str(tmp_path / "b.csv")) as report:
+        one, = [one for one in report.findings() if one["call"] == "or-2"]
+        assert (one["verdict"], one["wasted_lo"], one["wasted_hi"]) == ("repeated_free", "0", "0")
+        assert report.summary["money"]["USD"]["wasted_at_least"] == "0"
+
+
+def test_a_resend_that_the_ledger_did_not_see(tmp_path: pathlib.Path) -> None:
+    """An SDK's own retry inside of one attempt: a second row of its prompt."""
+    lines = (SAMPLES / "openrouter_activity.csv").read_text().splitlines(keepends=True)
+    copy = lines[8].replace("aaaa", "eeef").replace("10:00:20", "10:00:22")
+    (tmp_path / "b.csv").write_text("".join([*lines, copy]))
+    with run(str(tmp_path / "b.csv")) as report:
+        one, = report.summary["not_in_ledger"]
+        assert (one["requests"], one["perhaps_hidden_resends"], one["cost"]) == (2, 1, "0.01876")
+        assert {one["call"] for one in report.findings()} == {"or-2", "or-3"}
+
+
+def test_the_same_cells_twice_are_counted_once_and_more_pages_are_asked_for(tmp_path: pathlib.Path) -> None:
+    text = (SAMPLES / "openai_usage_completions_1m.json").read_text()
+    (tmp_path / "again.json").write_text(text.replace('"has_more": false', '"has_more": true'))
+    with run("openai_usage_completions_1m.json", str(tmp_path / "again.json")) as report:
+        assert report.summary["coverage"]["export_tokens"] == 12717
+        assert "give the following pages too" in report.summary["exports"][1]["notes"][0]
+        assert [one["call"] for one in report.findings()] == ["oa-2"]
+
+
 def test_the_temporary_file_goes(tmp_path: pathlib.Path,
                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fivegates.reconcile import ReconcileError, reconcile
+from fivegates.reconcile import ReconcileError, reconcile, store
 
 from .conftest import ROOT
 
@@ -152,6 +152,18 @@ def test_prices(tmp_path: pathlib.Path) -> None:
     bill = SAMPLES / "fireworks_billing_metrics.csv"
     for text in ("glm=1,2", "fireworks/glm=1", "fireworks/glm=1,2,3,4,5", "fireworks/glm=a,b", "fireworks/glm=1.2.3,4"):
         assert refused(tmp_path, bill, prices=[text]).startswith(f"--price {text}: not a price; write PROVIDER/MODEL")
+
+
+def test_a_full_disk_and_a_number_too_great(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bill = SAMPLES / "openrouter_activity.csv"
+    text = LEDGER.read_text()
+    assert refused(tmp_path, bill, ledger=text.replace('"attempt": 0', f'"attempt": {1 << 63}')).startswith(
+        "a number in a ledger is beyond 64 bits")
+    assert refused(tmp_path, bill, ledger=text.replace('"attempt": 0', '"attempt": 0.5', 1)).startswith(
+        "ledger:1: a ledger's line with a member of the wrong type")
+    monkeypatch.setattr("fivegates.reconcile.store._SCHEMA", store._SCHEMA + "PRAGMA max_page_count = 12;")
+    many = "".join(text.replace('"op": "', f'"op": "{i}') for i in range(40))
+    assert "database or disk is full; set TMPDIR" in refused(tmp_path, bill, ledger=many)
 
 
 def test_another_cards_fingerprint(tmp_path: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing
+from operator import index
 
 from fivegates.reconcile.names import model_of, provider_of
 from fivegates.reconcile.rows import ReconcileError, count, instant
@@ -176,10 +177,14 @@ class _Reader:
             if call is not None and call.live is not None:
                 return self._lost(line["call"], call)
             return None
-        except (KeyError, TypeError, AttributeError) as exc:
+        except KeyError as exc:
             raise ReconcileError(
                 f"{place}: a ledger's line without its member {exc}; the line "
                 "was edited: give the ledger as it was written") from None
+        except (TypeError, AttributeError) as exc:
+            raise ReconcileError(
+                f"{place}: a ledger's line with a member of the wrong type ({exc}); the "
+                "line was edited: give the ledger as it was written") from None
 
     def _begin(self, line: Line) -> None:
         call = self._calls.get(line["call"])
@@ -220,9 +225,9 @@ class _Reader:
         return row
 
     def _permit(self, line: Line, call: _Call, place: str) -> _Live:
-        before, call.tokens = call.tokens, line["tokens"]
+        before, call.tokens = call.tokens, index(line["tokens"])
         return _Live(
-            line["attempt"], line["step"],
+            index(line["attempt"]), index(line["step"]),
             *self._model(line["gen_ai.provider.name"], line["gen_ai.request.model"]),
             line["route"], _time(line), before, call.tokens - before, _body(line),
             (line.get("request_changes") or {}).get("max_tokens") or call.max_out,
@@ -266,7 +271,7 @@ class _Reader:
                 call.estimate, live.max_out, live.body, live.place)
 
     def _log_line(self, line: Line, place: str) -> "Row | None":
-        name, n = line["op"], line["attempt"]
+        name, n = line["op"], index(line["attempt"])
         at = instant(line["ts"], place, "ts")
         if line["ev"] == "attempt.start":
             if name not in self._ops:

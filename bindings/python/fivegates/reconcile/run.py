@@ -7,6 +7,7 @@ import contextlib
 import decimal
 import itertools
 import re
+import sqlite3
 import time
 import typing
 
@@ -65,8 +66,15 @@ def reconcile(ledgers: "typing.Sequence[str]", bills: "typing.Sequence[str]", *,
                 _card_prices(book, *card, facts)
             given, stated = _load(store, opened, book, keys, progress)
             return _match(store, facts, given, stated, book, now, progress)
-        except BaseException:
+        except BaseException as exc:
             store.close()
+            if isinstance(exc, sqlite3.Error):
+                raise ReconcileError(
+                    f"the temporary file {store.path}: {exc}; set TMPDIR to a folder with "
+                    "room, about a tenth of the ledgers and twice the exports") from exc
+            if isinstance(exc, OverflowError):
+                raise ReconcileError("a number in a ledger is beyond 64 bits; a line was "
+                                     "edited: give the ledger as it was written") from None
             raise
 
 

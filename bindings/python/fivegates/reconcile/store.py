@@ -9,7 +9,7 @@ import sqlite3
 import tempfile
 import typing
 
-from fivegates.reconcile.rows import BillRow
+from fivegates.reconcile.rows import BillRow, ReconcileError
 
 __all__ = ["Store", "total"]
 
@@ -53,9 +53,12 @@ class Store:
     """Opened for one reconciliation, gone with it."""
 
     def __init__(self) -> None:
-        handle, self._path = tempfile.mkstemp(prefix="fivegates-", suffix=".sqlite")
+        if sqlite3.sqlite_version_info < (3, 33):
+            raise ReconcileError(f"SQLite {sqlite3.sqlite_version} is too old, this needs "
+                                 "3.33; use a Python that was built with a newer one")
+        handle, self.path = tempfile.mkstemp(prefix="fivegates-", suffix=".sqlite")
         os.close(handle)
-        self.db = sqlite3.connect(self._path, isolation_level=None)
+        self.db = sqlite3.connect(self.path, isolation_level=None)
         for pragma in ("journal_mode=OFF", "synchronous=OFF",
                        "cache_size=-131072", "temp_store=FILE", "locking_mode=EXCLUSIVE"):
             self.db.execute(f"PRAGMA {pragma}").fetchall()
@@ -65,7 +68,7 @@ class Store:
     def close(self) -> None:
         """Removes the store."""
         self.db.close()
-        os.unlink(self._path)
+        os.unlink(self.path)
 
     def __enter__(self) -> "Store":
         return self
