@@ -23,7 +23,7 @@ svg { width: 100%; height: auto; display: block; max-width: 760px; } text { font
 .axis { stroke: #99a2ac; } .certain { fill: #c2382c; background: #c2382c; } .probable { fill: #e08a3c; background: #e08a3c; }
 .possible { fill: #e9c98f; background: #e9c98f; } .legend i { display: inline-block; width: .9rem; height: .7rem; margin: 0 .35rem 0 1rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem .2rem 0; text-align: left; vertical-align: top; } th { border-bottom: 1px solid #99a2ac; } td:nth-child(-n+2) { white-space: nowrap; } td.n, th.n { text-align: right; white-space: nowrap; }
+th, td { padding: .2rem .6rem .2rem 0; text-align: left; vertical-align: top; } th { border-bottom: 1px solid #99a2ac; } td:last-child { min-width: 15rem; } td:nth-child(-n+2) { white-space: nowrap; } td.n, th.n { text-align: right; white-space: nowrap; }
 """
 
 

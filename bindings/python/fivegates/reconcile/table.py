@@ -89,7 +89,7 @@ def terminal(report: Report) -> RenderableType:
         *(Text(one, style="bold") for one in headlines(summary)),
         *map(Text, sentences(summary))]
     found = Table(*(Column(name, overflow="fold") for name in (
-        "call", "verdict", "confidence", "model", "attempts")),
+        "call", "verdict", "confidence", "where", "attempts")),
         Column("wasted", justify="right"), title="paid for nothing", **_LOOK)
     some = list(itertools.islice(report.findings(), SHOWN + 1))
     for one in some[:SHOWN]:
@@ -110,14 +110,14 @@ def terminal(report: Report) -> RenderableType:
             str(cell["input_tokens"]), str(cell["output_tokens"]), cell["why"])))
     if left.row_count:
         parts.append(left)
-    learned = Table(*(Column(name, overflow="fold") for name in
-                      ("provider", "model", "route", "ended by")), *(
-        Column(name, justify="right") for name in
-        ("attempts", "billed", "not billed", "not told", "billed %")),
+    learned = Table(*(Column(name, overflow="fold") for name in ("where", "ended by")), *(
+        Column(name, justify="right", no_wrap=True) for name in
+        ("attempts", "billed", "not billed", "not told", "%")),
         title="how often an attempt without an answer was billed", **_LOOK)
     for row in summary["learned"]:
         learned.add_row(*map(Text, (
-            row["provider"], row["model"], row["route"] or "", row["kind"] or "",
+            f"{row['provider']} {row['model']}" + (f" ({row['route']})" if row["route"] else ""),
+            row["kind"] or "",
             str(row["attempts"]), str(row["billed"]), str(row["not_billed"]),
             str(row["perhaps_billed"] + row["not_told"]),
             "" if row["billed_ppm"] is None else f"{row['billed_ppm'] / 10_000:.0f}")))
