@@ -159,7 +159,7 @@ static void happen(world *w, const drill_event *e) {
 
 static int32_t loop(world *w, const _Atomic int32_t *stop) {
   drill_event e;
-  while (w->error == 0 && drill_heap_pop(&w->heap, &e)) {
+  while (w->error == 0 && drill_next_event(w, &e)) {
     w->now = e.at;
     if (w->now > w->end_at + PATIENCE_US) {
       break; /* whoever is still open is never answered */

@@ -115,6 +115,8 @@ void drill_ledger_line(world *w, const fg_engine *e, const fg_call *call, const 
 void drill_ledger_event(world *w, const job *j, uint32_t number, const char *event, uint32_t value, int64_t now_ms);
 /* ---- fg_drill_metrics.c */
 void drill_measure(const world *w, drill_result *out);
+/* ---- fg_drill_clock.c: 1 and the next event, when it is time for it; 0: there is none */
+int drill_next_event(world *w, drill_event *out);
 /* ---- fg_drill_world.c */
 void drill_plan(world *w, int64_t at, uint32_t kind, uint32_t index, uint32_t serial);
 void drill_detected(world *w); /* the strategy noticed something about the primary */
