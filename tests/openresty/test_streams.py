@@ -238,3 +238,19 @@ def test_events_with_other_line_ends_come_as_they_are_made(
                 said.set()
     assert raw == b"".join(events)
     assert gateway.ended()[0]["result"] == "primary_success"
+
+
+def test_a_stream_that_never_ends_has_its_time(run: Run) -> None:
+    """However fast its words come."""
+    def reply(peer: Peer) -> None:
+        peer.send(SSE_HEAD)
+        for _ in range(500):  # long enough
+            if peer.wait(0.01):
+                return
+            peer.send(http_chunk(delta("word")))
+    upstream = Upstream(main=[reply], backup=[whole()])
+    gateway = run(upstream, {"timeouts": {"total_ms": 500}})
+    got = ask(gateway)
+    assert not got.clean and b"total_timeout" in got.raw[-300:]
+    assert upstream.seen["main"][0].left.wait(1)
+    assert gateway.ended()[0]["reason"] == "partial_output"

@@ -54,8 +54,8 @@ local function give(x, data)
         return false
     end
     -- A client that reads slowly has kept us from reading: what waits there is
-    -- looked at before a clock is.
-    x.wake_at = max(x.wake_at, x:now() + GRACE_MS)
+    -- looked at before a clock is; but the total time is for both.
+    x.wake_at = max(x.wake_at, min(x:now() + GRACE_MS, x.started + x.total_ms))
     return true
 end
 
