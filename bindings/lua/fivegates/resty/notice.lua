@@ -84,9 +84,11 @@ function _M.changes(engine, names)
                 ngx.log(ngx.WARN, "fivegates: the breaker of route ", name,
                         " closed: it is used again")
             else
+                -- The counts begin anew with each state; silence has none.
+                local ended = view.window_failed + view.window_ok
                 ngx.log(ngx.WARN, "fivegates: the breaker of route ", name,
-                        " opened: ", view.window_failed, " of its last ",
-                        view.window_failed + view.window_ok, " attempts failed; ",
+                        " opened: ", ended > 0 and view.window_failed
+                        .. " of its last " .. ended .. " attempts failed; " or "",
                         "it is tried again in ",
                         format("%.0f", view.open_for_ms / 1000), " s")
             end
