@@ -75,14 +75,19 @@ def openrouter(world: World) -> str:
           int((one.ends - one.start) * 1000), "k1") for one in reversed(_rows(world))))
 
 
-def bedrock(world: World) -> str:
+def bedrock_from_0(world: World) -> str:
+    """The host that tagged the requests counts attempts from 0."""
+    return bedrock(world, 1)
+
+
+def bedrock(world: World, less: int = 0) -> str:
     out = []
     for one in _rows(world):
         ours = not one.call.name.startswith("other")
         out.append(json.dumps({
             "schemaType": "ModelInvocationLog", "timestamp": iso(one.start + world.skew),
             "requestId": f"r-{one.start}", "modelId": "us.anthropic.claude-sonnet-4-6",
-            "requestMetadata": {"op": one.call.name, "attempt": str(one.n)} if ours else {},
+            "requestMetadata": {"op": one.call.name, "attempt": str(one.n - less)} if ours else {},
             "input": {"inputTokenCount": one.call.size - one.read,
                       "cacheReadInputTokenCount": one.read, "cacheWriteInputTokenCount": 0},
             "output": {"outputTokenCount": one.out}}) + "\n")
@@ -220,6 +225,7 @@ def azure(world: World) -> str:
 KINDS = {
     "openrouter": Kind("openrouter", "openai/gpt-5.4-20260305", openrouter, "csv", True),
     "bedrock": Kind("aws.bedrock", "us.anthropic.claude-sonnet-4-6", bedrock, "jsonl", True),
+    "bedrock, from 0": Kind("aws.bedrock", "us.anthropic.claude-sonnet-4-6", bedrock_from_0, "jsonl", True),
     "fireworks": Kind("fireworks", "accounts/fireworks/models/glm-5p3-flash", fireworks, "csv"),
     "litellm": Kind("openai", "gpt-5.4", litellm),
     "langfuse": Kind("openai", "gpt-5.4", langfuse, "jsonl"),

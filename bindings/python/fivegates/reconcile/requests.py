@@ -27,7 +27,7 @@ def _least(*words: str) -> str:
 
 def exact(store: Store, chosen: Chosen) -> int:
     """Joins by response or request id, then by the host's own tag of call and
-    attempt; how many rows found their attempt."""
+    attempt; how many rows found their attempt by an id."""
     where = "bill.provider = ? AND bill.used = 1 AND bill.bucket = 0 AND bill.taken IS NULL"
     for column in ("rid", "rid2"):
         if store.one(f"SELECT 1 FROM attempt WHERE {column} IS NOT NULL LIMIT 1") is None:
@@ -36,20 +36,29 @@ def exact(store: Store, chosen: Chosen) -> int:
             "UPDATE bill SET taken = (SELECT a.id FROM attempt a WHERE "
             f"a.{column} = bill.rid AND a.provider = bill.provider LIMIT 1) "
             f"WHERE {where} AND bill.rid IS NOT NULL", (chosen.provider,))
+    by_id = int(store.one("SELECT COUNT(*) FROM bill WHERE provider = ? AND "
+                          "used = 1 AND taken IS NOT NULL", chosen.provider))
+    # The core counts attempts from 1; a host may have counted from 0.
+    from_0 = store.one(
+        f"SELECT 1 FROM bill WHERE {where} AND bill.attempt = 0 AND EXISTS (SELECT 1 "
+        "FROM attempt a WHERE a.name = bill.op) AND NOT EXISTS (SELECT 1 FROM attempt a "
+        "WHERE a.name = bill.op AND a.n = 0) LIMIT 1", chosen.provider)
+    # And where that cannot be seen, the row is nearest to another attempt.
     store.db.execute(
         "UPDATE bill SET taken = (SELECT CASE COUNT(*) WHEN 1 THEN MIN(a.id) "
-        "END FROM attempt a WHERE a.name = bill.op AND a.n = bill.attempt "
-        "AND a.provider = bill.provider AND a.model = bill.model) "
+        "END FROM attempt a WHERE a.name = bill.op AND a.n = bill.attempt + ? "
+        "AND a.provider = bill.provider AND a.model = bill.model AND bill.t_lo >= a.t0 - ? "
+        "AND NOT EXISTS (SELECT 1 FROM attempt s WHERE s.op = a.op AND s.id <> a.id "
+        "AND ABS(s.t0 - bill.t_lo) < ABS(a.t0 - bill.t_lo))) "
         f"WHERE {where} AND bill.op IS NOT NULL AND bill.attempt IS NOT NULL",
-        (chosen.provider,))
+        (1 if from_0 else 0, SKEW_MS, chosen.provider))
     store.db.execute(
         "UPDATE attempt SET bill = b.id, verdict = 'billed', confidence = ?, "
         "evidence = COALESCE(b.rid, b.op || '/' || b.attempt) FROM "
         "(SELECT MIN(id) AS id, taken, rid, op, attempt FROM bill WHERE provider = ? "
         "AND used = 1 AND taken IS NOT NULL GROUP BY taken) AS b "
         "WHERE b.taken = attempt.id", (chosen.limit, chosen.provider))
-    return int(store.one("SELECT COUNT(*) FROM bill WHERE provider = ? AND "
-                         "used = 1 AND taken IS NOT NULL", chosen.provider))
+    return by_id
 
 
 def learn_prompts(store: Store, provider: str) -> None:
@@ -134,7 +143,10 @@ def _match(store: Store, chosen: Chosen, rule: _Rule, by_id: bool) -> None:
         "b.provider = a.provider AND b.model = a.model "
         "AND b.t_lo BETWEEN a.t0 - ? AND a.t1 + ? "
         f"WHERE a.provider = ? AND a.bill IS NULL {ids} AND b.used = 1 AND b.bucket = 0 "
-        f"AND b.taken IS NULL {keys} AND {rule.where} ORDER BY 1, 2, a.t0",
+        f"AND b.taken IS NULL {keys} AND {rule.where} "
+        # A row that names a call of the ledger is that call's.
+        "AND (b.op IS NULL OR b.op = a.name OR NOT EXISTS (SELECT 1 FROM attempt x "
+        "WHERE x.name = b.op)) ORDER BY 1, 2, a.t0",
         SKEW_MS, rule.runs_on_ms, chosen.provider)
     taken: "list[tuple[int, int]]" = []
     told: "list[tuple[object, ...]]" = []
