@@ -4,6 +4,7 @@ that a ledger's size is limited by the disk and not by memory."""
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import sqlite3
 import tempfile
@@ -106,8 +107,8 @@ class Store:
         columns = ",".join(names).replace(",id,", ",rid,")
         sql = (f"INSERT INTO bill (src,{columns}) VALUES "
                f"({','.join('?' * (len(names) + 1))})")
-        _batches(self.db, sql, ((src, *(getattr(row, name) for name in names))
-                                for row in rows))
+        values = operator.attrgetter(*names)
+        _batches(self.db, sql, ((src, *values(row)) for row in rows))
 
 
 ATTEMPT_COLUMNS = (
