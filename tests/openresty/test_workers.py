@@ -41,7 +41,7 @@ def post(gateway: Gateway, **headers: str) -> httpx.Response:
                       headers=headers)
 
 
-def waits_until(test: typing.Callable[[], object], seconds: float = 5) -> None:
+def waits_until(test: typing.Callable[[], object], seconds: float = 20) -> None:
     until = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < until, "it did not come to that"
