@@ -21,13 +21,14 @@ from fivegates.replay.lines import (
     Progress,
     ReplayError,
     at_ms,
+    edited,
     nusd_of,
     read,
 )
-from fivegates.replay.survey import Attempt, Call, Survey
+from fivegates.replay.survey import Call, Survey
 
 __all__ = ["Checked", "Difference", "check", "facts_of", "fresh_region",
-           "judged", "known_of", "progress_of", "tell"]
+           "judged", "known_of", "tell"]
 
 _TOLD = 20
 _FINISH = {number: word for word, number in names("finish").items()}
@@ -127,15 +128,21 @@ class _Checker:
         self.guessed: "list[tuple[int, int, str, int, str, int]]" = []
         self.serial = 0
 
-    def _guess(self, name: str, live: "_Live", number: int) -> None:
-        """What came of an attempt that begins now, by the line of its end."""
+    def _guess(self, name: str, live: "_Live", number: int, wake_ms: int) -> None:
+        """What came of an attempt that begins now, by the line of its end; and
+        that its host looked at the clock when it was to."""
         if self.seen.events or number > len(live.record.attempts):
             return
         one = live.record.attempts[number - 1]
-        for at, event, value in progress_of(one):
-            self.serial += 1
-            heapq.heappush(self.guessed, (
-                one.began_ms + at, self.serial, name, number, event, value))
+        for at, event, value in one.events:
+            self._plan(one.began_ms + at, name, number, event, value)
+        if one.end is not None and "tick" not in live.record.begin["unable"]:
+            self._plan(one.began_ms + wake_ms, name, number, "deadline",
+                       one.began_ms + one.took_ms)
+
+    def _plan(self, at: int, name: str, number: int, event: str, value: int) -> None:
+        self.serial += 1
+        heapq.heappush(self.guessed, (at, self.serial, name, number, event, value))
 
     # ---- one line
 
@@ -192,7 +199,12 @@ class _Checker:
         while self.guessed and self.guessed[0][0] <= until_ms:
             at, _, name, number, event, value = heapq.heappop(self.guessed)
             live = self.live.get(name)
-            if live is not None:
+            if live is not None and event == "deadline":
+                if at < value:  # its attempt's end: later there is a line
+                    again = live.call.deadline(at)
+                    self._plan(at + max(again.wake_ms or again.wait_ms, 1), name,
+                               number, event, value)
+            elif live is not None:
                 tell(live.call, event, value, number, at)
 
     def _event(self, facts: Json) -> None:
@@ -245,7 +257,7 @@ class _Checker:
                       else "committed", now_ms=when)
         decision = self._decide(live, facts, when)
         if facts["after"] == "begin_attempt" and "held_usd" in facts:
-            self._guess(facts["call"], live, facts["attempt"])
+            self._guess(facts["call"], live, facts["attempt"], facts["wake_ms"])
         return call.ledger_line("decision", decision, now_ms=now)
 
     def _decide(self, live: _Live, facts: Json, when: int) -> Decision:
@@ -296,31 +308,6 @@ def judged(call: CoreCall, facts: Json, inner: int, when: int) -> Decision:
         nusd_of(facts.get("settled_usd")), when)
 
 
-def progress_of(attempt: Attempt) -> "list[tuple[int, str, int]]":
-    """What must have come of an attempt, (ms since it began, event, value): as
-    written down, else as its end line sums it up."""
-    if attempt.events or attempt.end is None:
-        return attempt.events
-    seen = attempt.end["progress"]
-    last, out = seen["last_progress_ms"], []
-    first = seen["first_token_ms"]
-    if seen["sent"]:
-        out.append((0, "sent", 0))
-    if seen["accepted"]:
-        out.append((first if first is not None else seen["last_byte_ms"],
-                    "accepted", 0))
-    if seen["first_token"]:
-        kinds = [(kind, seen[key]) for kind, key in (
-            ("reasoning", "reasoning"), ("tool_args", "tool_args_bytes"),
-            ("token", "visible")) if seen[key]]
-        for kind, count in kinds:
-            begin = first if first is not None and kind == "token" else last
-            out.append((begin, kind, 1 if count > 1 and begin < last else count))
-            if count > 1 and begin < last:
-                out.append((last, kind, count - 1))
-    return sorted(out, key=lambda one: one[0])
-
-
 def _members(recorded: Json, now: Json) -> "dict[str, tuple[object, object]]":
     return {key: (recorded.get(key), now.get(key))
             for key in {**recorded, **now} if recorded.get(key) != now.get(key)}
@@ -341,6 +328,10 @@ def check(seen: Survey, policies: "typing.Mapping[str, Policy]",
                 "with --old")
     checker = _Checker(seen, policies)
     for line in read(seen.files, progress):
-        if line.facts is not None:
+        if line.facts is None:
+            continue
+        try:
             checker.take(line, line.facts)
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise edited(line.place, exc) from None
     return checker.out

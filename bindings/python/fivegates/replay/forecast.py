@@ -16,16 +16,14 @@ import typing
 
 from fivegates._core import Call as CoreCall
 from fivegates._core import Decision, Engine, Policy
-from fivegates.errors import FivegatesError
 from fivegates.replay.check import (
     facts_of,
     fresh_region,
     judged,
     known_of,
-    progress_of,
     tell,
 )
-from fivegates.replay.lines import Json, nusd_of
+from fivegates.replay.lines import Json, edited, nusd_of
 from fivegates.replay.outcomes import Outcomes
 from fivegates.replay.survey import Attempt, Call, Survey
 
@@ -148,8 +146,11 @@ class _World:
         # answer for it finds out in its turn.
         facts["unable"] = sorted({*facts["unable"], *(
             word for word in call.could_not if word not in ("cache", "preset"))})
-        core = self.engine.begin(call.begin["workflow"], now_ms=self.now_ms,
-                                 _known=known_of(call.begin), **facts)
+        try:
+            core = self.engine.begin(call.begin["workflow"], now_ms=self.now_ms,
+                                     _known=known_of(call.begin), **facts)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise edited(call.place, exc) from None
         live = _Running(call, core)
         self.open += 1
         if live.left_ms is not None:
@@ -258,7 +259,7 @@ class _World:
                             else None)
 
         live.running = number
-        for at, event, value in progress_of(attempt):
+        for at, event, value in attempt.events:
             self.plan(began + at, come(functools.partial(
                 tell_now, self, live.core, event, value, number)))
         # One that was cut by a clock then stays silent until this card's clock.
@@ -285,7 +286,11 @@ class _World:
     def ended(self, live: _Running, end: Json) -> None:
         live.turn += 1
         live.running = 0
-        self.follow(live, judged(live.core, end, end["inner"], self.now_ms))
+        try:
+            decision = judged(live.core, end, end["inner"], self.now_ms)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise edited(live.call.place, exc) from None
+        self.follow(live, decision)
 
     # ---- its end
 
@@ -339,7 +344,4 @@ def forecast(seen: Survey, policy: Policy,
 
     progress(calls) hears how many more have begun.
     """
-    try:
-        return _World(seen, policy).run(progress)
-    except FivegatesError as exc:
-        raise type(exc)(f"{seen.first_place}: {exc}") from exc
+    return _World(seen, policy).run(progress)

@@ -10,7 +10,7 @@ import typing
 from fivegates.errors import FivegatesError
 
 __all__ = ["Json", "Line", "Progress", "ReplayError", "WORDS", "at_ms",
-           "nusd_of", "read"]
+           "edited", "nusd_of", "read"]
 
 Json = typing.Dict[str, typing.Any]
 Progress = typing.Callable[[int], object]
@@ -92,6 +92,13 @@ def _line(path: str, number: int, raw: bytes) -> Line:
             f"{path}:{number}: a ledger of version {facts.get('v')}, this "
             "program reads version 1; use the program that wrote it, or newer")
     return Line(path, number, text, facts)
+
+
+def edited(place: str, exc: Exception) -> ReplayError:
+    """A line that lacks what every line of its kind has, or has it otherwise."""
+    what = f"without its member {exc}" if isinstance(exc, KeyError) else f"that cannot be: {exc}"
+    return ReplayError(f"{place}: a ledger's line {what}; it was edited, or is of "
+                       "an older version: give the ledger as this version wrote it")
 
 
 def at_ms(facts: Json, began_ms: int) -> int:

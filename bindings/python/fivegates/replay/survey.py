@@ -15,6 +15,7 @@ from fivegates.replay.lines import (
     Progress,
     ReplayError,
     at_ms,
+    edited,
     nusd_of,
     read,
 )
@@ -33,7 +34,8 @@ class Attempt:
     """What a ledger tells of one attempt. Times are since it began.
 
     end: the line that ended it, None where it never ended. events: what came of
-    it (ms, event, value), where the host wrote that down.
+    it (ms, event, value), as the host wrote it down, else as that line sums it
+    up.
     """
 
     number: int
@@ -115,10 +117,7 @@ class _Surveyor:
             try:
                 self._take(line, line.facts)
             except (KeyError, TypeError, ValueError, AttributeError) as exc:
-                raise ReplayError(
-                    f"{line.place}: a ledger's line without its member {exc}; "
-                    "it was edited, or is of an older version: give the ledger "
-                    "as this version wrote it") from None
+                raise edited(line.place, exc) from None
         for call in self.open.values():
             call.broken = call.broken or (
                 f"{call.place}: no end: the program was stopped, or lines are "
@@ -216,6 +215,7 @@ class _Surveyor:
                 running.end["inner"] = facts["inner_requests"] - call.inner
                 call.inner = facts["inner_requests"]
                 running.took_ms = when - running.began_ms
+                running.events = running.events or _guessed(facts["progress"])
         elif "held_usd" in facts and facts["after"] == "begin_attempt":
             if running is not None:
                 _break(call, line, "what came of the attempt before this one "
@@ -225,6 +225,28 @@ class _Surveyor:
                        "missing")
             call.attempts.append(Attempt(facts["attempt"], facts["step"],
                                          facts["route"], when))
+
+
+def _guessed(seen: Json) -> "list[tuple[int, str, int]]":
+    """What must have come of an attempt, by the sum of its progress: the first
+    text when it is known to have come, the rest at the last progress."""
+    out: "list[tuple[int, str, int]]" = []
+    last, first = int(seen["last_progress_ms"]), seen["first_token_ms"]
+    if seen["sent"]:
+        out.append((0, "sent", 0))
+    if seen["accepted"]:
+        out.append((int(seen["last_byte_ms"] if first is None else first),
+                    "accepted", 0))
+    for kind, key in (("reasoning", "reasoning"), ("tool_args", "tool_args_bytes"),
+                      ("token", "visible")):
+        count = int(seen[key])
+        begin = int(first) if first is not None and kind == "token" else last
+        if count > 1 and begin < last:
+            out.append((begin, kind, 1))
+            out.append((last, kind, count - 1))
+        elif count:
+            out.append((begin, kind, count))
+    return sorted(out, key=lambda one: one[0])
 
 
 def _break(call: Call, line: Line, why: str) -> None:
