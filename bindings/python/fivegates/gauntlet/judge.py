@@ -136,7 +136,7 @@ def judge(outcome: Outcome, m: Measures, healthy: Healthy, limits: Limits,
                      + ": an answer of its own?")
     if not m.requests:
         notes.append("sent no request")
-    if len(m.layers) > 1 and not any(one.code == "hidden_layers"
+    if len(m.layers) > 1 and not any(one.code in ("hidden_layers", "fan_out")
                                      for one in findings):
         notes.append("layers: " + _layers(m))
     return Verdict(_result(outcome, m, findings, admitted), findings, notes)

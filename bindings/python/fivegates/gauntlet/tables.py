@@ -28,8 +28,8 @@ def summary(result: Result) -> str:
     return (f"{len(result.played) - failed} of {len(result.played)} faults "
             "survived" + (f", {skipped} of tools left out: the program offers "
                           "none" if skipped else "")
-            + f"; without a fault: {result.healthy.requests} requests, "
-            f"{result.healthy.billed} tokens, {result.healthy.seconds:.1f} s")
+            + f"; without a fault: requests {result.healthy.requests}, tokens "
+            f"{result.healthy.billed}, seconds {result.healthy.seconds:.1f}")
 
 
 def result_table(result: Result) -> Table:
