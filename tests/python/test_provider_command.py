@@ -124,6 +124,15 @@ def test_a_taken_port() -> None:
     assert f"port {port} is taken by another program" in err
 
 
+@pytest.mark.parametrize("args", [["provider"], ["gauntlet", "--", "true"]])
+def test_without_the_extra(args: "list[str]",
+                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h11", None)
+    code, out, err = cli(*args)
+    assert (code, out) == (2, "")
+    assert "pip install 'fivegates[provider]'" in err
+
+
 def test_the_list() -> None:
     code, out, _ = cli("provider", "--list")
     assert code == 0
