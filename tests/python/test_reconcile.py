@@ -6,6 +6,7 @@ from __future__ import annotations
 import decimal
 import json
 import pathlib
+import sqlite3
 import typing
 
 import pytest
@@ -159,9 +160,8 @@ def test_the_same_cells_twice_are_counted_once_and_more_pages_are_asked_for(tmp_
         assert [one["call"] for one in report.findings()] == ["oa-2"]
 
 
-def test_the_temporary_file_goes(tmp_path: pathlib.Path,
-                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with run("openrouter_activity.csv"):
-        assert list(tmp_path.iterdir())
-    assert not list(tmp_path.iterdir())
+def test_a_closed_report_is_closed() -> None:
+    with run("openrouter_activity.csv") as report:
+        pass
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        list(report.findings())

@@ -70,7 +70,7 @@ def reconcile(ledgers: "typing.Sequence[str]", bills: "typing.Sequence[str]", *,
             store.close()
             if isinstance(exc, sqlite3.Error):
                 raise ReconcileError(
-                    f"the temporary file {store.path}: {exc}; set TMPDIR to a folder with "
+                    f"the temporary file: {exc}; set TMPDIR to a folder with "
                     "room, about a tenth of the ledgers and twice the exports") from exc
             if isinstance(exc, OverflowError):
                 raise ReconcileError("a number in a ledger is beyond 64 bits; a line was "

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 import sqlite3
-import tempfile
 import typing
 
 from fivegates.reconcile.rows import BillRow, ReconcileError
@@ -57,9 +55,9 @@ class Store:
         if sqlite3.sqlite_version_info < (3, 33):
             raise ReconcileError(f"SQLite {sqlite3.sqlite_version} is too old, this needs "
                                  "3.33; use a Python that was built with a newer one")
-        handle, self.path = tempfile.mkstemp(prefix="fivegates-", suffix=".sqlite")
-        os.close(handle)
-        self.db = sqlite3.connect(self.path, isolation_level=None)
+        # A private database in SQLite's temporary folder, which is gone with
+        # the connection, also after a kill.
+        self.db = sqlite3.connect("", isolation_level=None)
         for pragma in ("journal_mode=OFF", "synchronous=OFF",
                        "cache_size=-131072", "temp_store=FILE", "locking_mode=EXCLUSIVE"):
             self.db.execute(f"PRAGMA {pragma}").fetchall()
@@ -69,7 +67,6 @@ class Store:
     def close(self) -> None:
         """Removes the store."""
         self.db.close()
-        os.unlink(self.path)
 
     def __enter__(self) -> "Store":
         return self
