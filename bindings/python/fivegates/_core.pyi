@@ -209,6 +209,7 @@ class Region:
     def __new__(
         cls, path: str | PathLike[str] | None = None,
         procs: int | None = None, now_ms: int | None = None,
+        existing: bool = False,
     ) -> Region: ...
     @property
     def path(self) -> str | None: ...
@@ -248,7 +249,6 @@ class Engine:
         unable: Iterable[Unable] | Unable | None = None,
         max_wait_ms: int | None = None, prior: Prior | None = None,
         language: str | None = None, now_ms: int | None = None,
-        _known: tuple[int, int, int] = ...,
     ) -> Call: ...
     def resume(self, saved: bytes) -> Call: ...
     @overload

@@ -161,7 +161,7 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args,
     return NULL;
   }
   if (self->region == NULL) {
-    self->region = fgpy_region_open(st, region, procs, now_ms);
+    self->region = fgpy_region_open(st, region, procs, 0, now_ms);
   }
   int32_t slot = (int32_t)slot_wanted;
   fg_region *at =

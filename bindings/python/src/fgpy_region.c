@@ -36,7 +36,8 @@ static int open_memory(fgpy_region *self, int64_t now_ms) {
   return 0;
 }
 
-static int open_file(fgpy_region *self, PyObject *path, int64_t now_ms) {
+static int open_file(fgpy_region *self, PyObject *path, int existing,
+                     int64_t now_ms) {
   PyObject *bytes = NULL;
   if (!PyUnicode_FSConverter(path, &bytes)) {
     return -1;
@@ -47,8 +48,9 @@ static int open_file(fgpy_region *self, PyObject *path, int64_t now_ms) {
     return -1;
   }
   fg_error err = {.size = sizeof err};
-  int32_t rc = fg_host_map_open(PyBytes_AsString(bytes), &self->config, 0,
-                                now_ms, &self->map, &err);
+  int32_t rc = fg_host_map_open(PyBytes_AsString(bytes), &self->config,
+                                existing ? FG_HOST_MAP_EXISTING : 0, now_ms,
+                                &self->map, &err);
   Py_DECREF(bytes);
   if (rc != FG_OK) {
     self->map = NULL;
@@ -63,14 +65,14 @@ static int open_file(fgpy_region *self, PyObject *path, int64_t now_ms) {
 }
 
 fgpy_region *fgpy_region_open(fgpy_state *st, PyObject *path, uint32_t procs,
-                              int64_t now_ms) {
+                              int existing, int64_t now_ms) {
   fgpy_region *self = region_alloc(st);
   if (self == NULL) {
     return NULL;
   }
   self->config.procs = procs;
   int rc = path == NULL || path == Py_None ? open_memory(self, now_ms)
-                                           : open_file(self, path, now_ms);
+                                           : open_file(self, path, existing, now_ms);
   if (rc < 0) {
     Py_DECREF(self);
     return NULL;
@@ -97,13 +99,14 @@ fg_region *fgpy_region_slot(fgpy_region *self, int64_t now_ms, int32_t *slot) {
 
 static PyObject *region_new(PyTypeObject *type, PyObject *args,
                             PyObject *kwargs) {
-  static char *names[] = {"path", "procs", "now_ms", NULL};
+  static char *names[] = {"path", "procs", "now_ms", "existing", NULL};
   fgpy_state *st = PyType_GetModuleState(type);
   PyObject *path = NULL, *procs_arg = NULL, *now_arg = NULL;
   uint32_t procs = 0;
   int64_t now_ms = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:Region", names, &path,
-                                   &procs_arg, &now_arg) ||
+  int existing = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOp:Region", names, &path,
+                                   &procs_arg, &now_arg, &existing) ||
       fgpy_u32(procs_arg, "procs", &procs) < 0 ||
       fgpy_i64(now_arg, "now_ms", &now_ms) < 0) {
     return NULL;
@@ -111,7 +114,7 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args,
   if (now_arg == NULL || now_arg == Py_None) {
     now_ms = fg_host_now_ms();
   }
-  return (PyObject *)fgpy_region_open(st, path, procs, now_ms);
+  return (PyObject *)fgpy_region_open(st, path, procs, existing, now_ms);
 }
 
 static int region_traverse(fgpy_region *self, visitproc visit, void *arg) {
@@ -214,8 +217,9 @@ static PyGetSetDef region_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot region_slots[] = {
-    {Py_tp_doc, "Region(path=None, procs=None, now_ms=None)\n--\n\nShared "
-                "state of breakers, buckets and budgets."},
+    {Py_tp_doc, "Region(path=None, procs=None, now_ms=None, existing=False)\n--\n\n"
+                "Shared state of breakers, buckets and budgets. existing: only a "
+                "file that is a region already, for who looks at a live one."},
     {Py_tp_new, region_new},
     {Py_tp_dealloc, region_dealloc},
     {Py_tp_traverse, region_traverse},

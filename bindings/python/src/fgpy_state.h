@@ -123,7 +123,7 @@ extern PyType_Spec fgpy_sse_spec;
 
 /* The region and the slot to use at now_ms; after a fork, new ones. */
 fgpy_region *fgpy_region_open(fgpy_state *st, PyObject *path, uint32_t procs,
-                              int64_t now_ms);
+                              int existing, int64_t now_ms);
 fg_region *fgpy_region_slot(fgpy_region *self, int64_t now_ms, int32_t *slot);
 /* Reads the clock where `now` is NULL or None, and makes the engine anew where
  * region or slot have changed. */

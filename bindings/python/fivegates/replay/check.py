@@ -27,8 +27,8 @@ from fivegates.replay.lines import (
 )
 from fivegates.replay.survey import Call, Survey
 
-__all__ = ["Checked", "Difference", "check", "facts_of", "fresh_region",
-           "judged", "known_of", "tell"]
+__all__ = ["Checked", "Difference", "begin", "check", "fresh_region", "judged",
+           "tell"]
 
 _TOLD = 20
 _FINISH = {number: word for word, number in names("finish").items()}
@@ -72,9 +72,21 @@ def fresh_region(first: Json) -> Region:
     return Region(now_ms=int(first["began_ms"]) - age)
 
 
+def begin(engine: Engine, record: Call, now_ms: int, **other: object) -> CoreCall:
+    """Begins a recorded call; other facts than the recorded ones by keyword.
+
+    Of the tenant, of what the call was bound to and of its random stream a
+    ledger has hashes, which the engine takes for who replays, unadvertised.
+    """
+    facts = {**facts_of(record.begin, record.prior), **other}
+    made = typing.cast(typing.Any, engine).begin(
+        record.begin["workflow"], now_ms=now_ms, _known=known_of(record.begin),
+        **facts)
+    return typing.cast(CoreCall, made)
+
+
 def facts_of(begin: Json, prior: "tuple[int, int]") -> Json:
-    """begin()'s facts of a call line. The names of tools, of the tenant and of
-    what it was bound to are not in a ledger."""
+    """begin()'s facts of a call line. The names of tools are not in a ledger."""
     facts: Json = {
         "call_id": begin["call"],
         "prompt_tokens": begin["prompt_tokens"],
@@ -233,9 +245,7 @@ class _Checker:
         began = facts["began_ms"]
         self._come(began)
         record = next(self.calls)
-        begun = self.engines[facts["policy"]].begin(
-            facts["workflow"], now_ms=began, _known=known_of(facts),
-            **facts_of(facts, record.prior))
+        begun = begin(self.engines[facts["policy"]], record, began)
         self.live[name] = _Live(begun, record)
         if "tools" in facts["features"]:
             self._cannot("tools")

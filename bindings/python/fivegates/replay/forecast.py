@@ -16,13 +16,7 @@ import typing
 
 from fivegates._core import Call as CoreCall
 from fivegates._core import Decision, Engine, Policy
-from fivegates.replay.check import (
-    facts_of,
-    fresh_region,
-    judged,
-    known_of,
-    tell,
-)
+from fivegates.replay.check import begin, fresh_region, judged, tell
 from fivegates.replay.lines import Json, edited, nusd_of
 from fivegates.replay.outcomes import Outcomes
 from fivegates.replay.survey import Attempt, Call, Survey
@@ -141,14 +135,12 @@ class _World:
 
     def begin(self, call: Call) -> None:
         self.now_ms = max(self.now_ms, call.began_ms)
-        facts = facts_of(call.begin, call.prior)
         # What this host could not do once it cannot do: but what it has no
         # answer for it finds out in its turn.
-        facts["unable"] = sorted({*facts["unable"], *(
+        unable = sorted({*call.begin["unable"], *(
             word for word in call.could_not if word not in ("cache", "preset"))})
         try:
-            core = self.engine.begin(call.begin["workflow"], now_ms=self.now_ms,
-                                     _known=known_of(call.begin), **facts)
+            core = begin(self.engine, call, self.now_ms, unable=unable)
         except (KeyError, TypeError, ValueError) as exc:
             raise edited(call.place, exc) from None
         live = _Running(call, core)
@@ -156,7 +148,7 @@ class _World:
         if live.left_ms is not None:
             self.plan(live.left_ms, lambda: self.leave(live))
         self.follow(live, core.decision)
-        if not self.ticks and "tick" not in facts["unable"]:
+        if not self.ticks and "tick" not in unable:
             self.ticks = True
             self.tick()
 
