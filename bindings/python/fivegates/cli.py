@@ -29,6 +29,7 @@ from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
 from fivegates.reconcile.command import reconcile
 from fivegates.replay.command import replay
+from fivegates.status.command import report, status
 from fivegates.gauntlet.command import gauntlet
 from fivegates.provider.command import provider
 from fivegates.testing import ManualClock
@@ -384,6 +385,8 @@ def schema() -> None:
 app.command()(drill)
 app.command()(reconcile)
 app.command()(replay)
+app.command()(status)
+app.command()(report)
 app.command()(provider)
 app.command()(gauntlet)
 
