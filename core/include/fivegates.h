@@ -764,12 +764,12 @@ typedef struct fg_route_view { /* one route's live state, over all processes of 
   uint32_t generation;             /* of the breaker: raised with every change of its state */
   uint32_t opened_count;           /* times it opened */
   uint32_t in_flight, retries;     /* attempts now; same-route retries among them */
-  uint32_t limit;                  /* in-flight limit of the card; 0 none */
+  uint32_t limit;                  /* in-flight limit that holds: of the card or learned, the smaller; 0 none */
   uint32_t z_milli, run;           /* stall evidence, in thousandths of a standard deviation; failures in a row */
   uint32_t window_ok, window_failed;    /* ends in the breaker's window */
   uint32_t first_token_ms, stall_ms;    /* median to the first token; silence that is unusual */
   uint32_t samples;                /* first tokens these were learned from */
-  uint32_t rate_milli;             /* learned pace, requests per 1,000 s; 0: this version learns none */
+  uint32_t rate_milli;             /* learned pace, requests per 1,000 s; 0 none holds */
   uint32_t not_before_ms;          /* rest of a Retry-After */
   uint32_t balance_milli;          /* retry bucket; 1,000 pays one retry */
   uint32_t latch, latch_for_ms;    /* FG_HEALTH_*_LATCHED, or FG_HEALTH_OK; until it lets a probe through */

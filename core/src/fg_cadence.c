@@ -8,7 +8,7 @@ enum {
   PAUSE_MAX_MS = 4000, /* a longer pause of one stream says no more of the route */
   STALE_MS = 10000,    /* sums nobody added to for so long say nothing */
   ENOUGH_MS = 1000,    /* of stream time */
-  DROP_MS = 3600000    /* the usual speed falls e-fold in no less */
+  FOLD_MS = 3600000    /* the usual speed changes e-fold in no less */
 };
 
 typedef struct speed { uint32_t n; int64_t rate; uint32_t stamp; } speed;
@@ -26,9 +26,10 @@ void fg_cadence_learn(fg_word *usual, uint32_t tokens, uint32_t ms, int64_t t) {
   for (;;) {
     speed s = read_usual(old);
     int64_t step = (sample - s.rate) / (s.n < N_MAX ? (int64_t)s.n + 1 : N_MAX);
-    if (s.n >= FG_CADENCE_SAMPLES && step < 0) {
+    if (s.n >= FG_CADENCE_SAMPLES) {
       const int64_t age_ms = (int64_t)((stamp - s.stamp) & ((1u << LEARN_BITS) - 1)) * LEARN_MS;
-      step = fg_maxs(step, -(s.rate * fg_mins(age_ms, DROP_MS) / DROP_MS));
+      const int64_t most = s.rate * fg_mins(age_ms, FOLD_MS) / FOLD_MS;
+      step = fg_mins(fg_maxs(step, -most), most);
     }
     speed next = {fg_min32(s.n + 1, N_MAX), fg_maxs(s.rate + step, 1), step == 0 && s.n >= N_MAX ? s.stamp : stamp};
     const uint64_t new = fg_put(next.n, N_AT, 6) | fg_put((uint64_t)next.rate, RATE_AT, RATE_BITS) | fg_put(next.stamp, 0, LEARN_BITS);

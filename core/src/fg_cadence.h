@@ -21,7 +21,8 @@ typedef struct fg_cadence {
 
 /* Text of a stream: so many tokens, ms after the text before. */
 void fg_cadence_step(fg_word *now, const fg_word *usual, uint32_t tokens, uint32_t ms, int64_t t);
-/* A complete stream's own speed. Faster is learned at once; slower at most e-fold in an hour, for a slow hour is no new usual. */
+/* A complete stream's own speed. The usual one changes at most e-fold in an hour: a slow hour is no new usual, and no caller whose streams look
+ * fast (many choices, runs of spaces) makes those of all others look stuck. */
 void fg_cadence_learn(fg_word *usual, uint32_t tokens, uint32_t ms, int64_t t);
 fg_cadence fg_cadence_look(const fg_word *now, const fg_word *usual, int64_t t);
 /* How many times slower than usual, Q10, 1 to 15: what a wait for the first token may be longer by. The rest of a long wait is a queue. */

@@ -88,6 +88,7 @@ int32_t fg_call_event(const fg_engine *e, fg_call *c, uint32_t attempt, uint32_t
   case FG_EVENT_LIFECYCLE:
     a->flags |= FG_AT_SENT | FG_AT_ACCEPTED;
     a->last_byte_at = fg_since(s, t);
+    a->text_at = 0; /* a ping, or a host whose reader held back: the time to the next text is not the provider's */
     fg_commit_billing(s, FG_BILLING_LIKELY);
     fg_commit_shown(s, FG_SHOWN_LIFECYCLE);
     break;

@@ -61,11 +61,16 @@ static void cadence(void) {
   }
   c = fg_cadence_look(&now, &usual, START);
   FG_CHECK(c.usual > 56000);
-  for (int i = 0; i < 40; i++) { /* faster is believed at once */
-    fg_cadence_learn(&usual, 400, 4000, START + 600000);
+  for (int i = 0; i < 24 * 20; i++) { /* six seconds of streams that look 64 times as fast */
+    fg_cadence_learn(&usual, 70 * 64 * 4, 4000, START + 600000 + i * 12);
   }
   c = fg_cadence_look(&now, &usual, START);
-  FG_CHECK(c.usual > 90000);
+  FG_CHECK(c.usual < 70000);
+  for (int i = 0; i < 3600; i++) { /* an hour of twice as fast is believed */
+    fg_cadence_learn(&usual, 560, 4000, START + 610000 + i * 1000);
+  }
+  c = fg_cadence_look(&now, &usual, START);
+  FG_CHECK(c.usual > 110000);
   now.v = usual.v = UINT64_MAX; /* nonsense is no trap */
   fg_cadence_step(&now, &usual, UINT32_MAX, UINT32_MAX, START);
   c = fg_cadence_look(&now, &usual, START);
