@@ -742,6 +742,26 @@ def test_raw_stream(provider: Provider) -> None:
     assert attempts[-1].finish == "stop"
 
 
+@pytest.mark.parametrize("size", [1, 7, 64, 10000])
+def test_tokens_do_not_depend_on_the_cuts(size: int) -> None:
+    events = b"".join(b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n'
+                      % word for word in (b"a", b"word", b"of text", b"x") * 10)
+    told: "list[int]" = []
+
+    class Counts:
+        """An attempt that keeps what it is told."""
+
+        head_seen = True
+
+        def token(self, count: int) -> None:
+            told.append(count)
+
+    watcher = StreamWatcher(typing.cast(fivegates.Attempt, Counts()))
+    for at in range(0, len(events), size):
+        watcher.feed(events[at:at + size])
+    assert 38 <= sum(told) <= 42
+
+
 def test_watcher() -> None:
     watcher = StreamWatcher()
     watcher.feed('data: {"choices":[{"delta":{"content":"x"}}]}\n\n')

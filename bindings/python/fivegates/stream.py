@@ -42,16 +42,18 @@ class StreamWatcher:
         self.scanner = SseScanner(wire, whole)
         self.saw = 0
         self._before: "dict[str, typing.Any]" = self.scanner.answer()
+        self._rest = 0  # characters that made no token yet
 
     def feed(self, chunk: "bytes | bytearray | memoryview | str") -> int:
         """Reads a chunk; the SAW_* bits of what it held."""
         saw = self.scanner.feed(chunk)
         self.saw |= saw
         if self.attempt is not None:
-            self._tell(self.attempt, saw)
+            self._tell(self.attempt, saw, chunk)
         return saw
 
-    def _tell(self, attempt: Attempt, saw: int) -> None:
+    def _tell(self, attempt: Attempt, saw: int,
+              chunk: "bytes | bytearray | memoryview | str") -> None:
         if not attempt.head_seen:
             attempt.accepted()
         if saw & SAW_LIFECYCLE:
@@ -64,8 +66,10 @@ class StreamWatcher:
             return
         now = self.scanner.answer()
         if saw & SAW_TOKEN:
-            fresh = now["visible"] - self._before["visible"]
-            attempt.token(max(1, fresh // 4))
+            fresh = now["visible"] - self._before["visible"] + self._rest
+            count = max(1, _events(chunk), fresh // 4)
+            self._rest = max(0, fresh - 4 * count)
+            attempt.token(count)
         if saw & SAW_USAGE:
             attempt.usage(prompt_tokens=now["prompt_tokens"],
                           output_tokens=now["output_tokens"],
@@ -93,6 +97,14 @@ class StreamWatcher:
                 "an error event in the stream" if self.saw & SAW_ERROR
                 else "the stream ended without its end", evidence)
         return self.scanner.answer()
+
+
+def _events(chunk: "bytes | bytearray | memoryview | str") -> int:
+    """About how many events a chunk holds. Most bring a token; and so the
+    tokens told do not depend on how the network cut the stream."""
+    if isinstance(chunk, str):
+        return chunk.count("data:")
+    return bytes(chunk).count(b"data:")
 
 
 def iter_bytes(stream: "typing.Iterable[bytes]", attempt: Attempt,
