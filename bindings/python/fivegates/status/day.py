@@ -123,10 +123,12 @@ class _Sums:
         if call.prior_nusd is None:
             call.prior_nusd = 0 if "held_usd" in facts else cost
         if call.counted:
+            # Of the attempt that ended here; else it was noticed in passing,
+            # and its route is not in the line.
+            route = call.route if call.route and "held_usd" not in facts else None
             for alert in facts["alert"]:
-                key = (str(alert), str(facts["route"] or facts["requested"]),
-                       call.workflow)
-                self.alerts.setdefault(key, []).append(at)
+                self.alerts.setdefault((str(alert), route or "", call.workflow),
+                                       []).append(at)
         if "held_usd" in facts and facts["action"] == "proceed":
             if call.route is not None:
                 self._lost(call)
@@ -224,7 +226,7 @@ class _Sums:
         return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def _alerts(self) -> "list[Json]":
-        rows = [{"alert": alert, "route": route, "workflow": workflow,
+        rows = [{"alert": alert, "route": route or None, "workflow": workflow,
                  "times": len(at), "first": self._time(min(at)),
                  "last": self._time(max(at))}
                 for (alert, route, workflow), at in self.alerts.items()]

@@ -81,12 +81,14 @@ def _attention(routes: "list[Json]", out: Json) -> "list[str]":
     said = []
     for one in routes:
         if one["latch"] != "none":
+            wait = one["latch_for_ms"]
             said.append(f"route {one['route']}: {latched.get(one['latch'], one['latch'])}; "
-                        f"asked again in {one['latch_for_ms'] / 1000:.0f} s")
+                        + (f"asked again in {wait / 1000:.0f} s" if wait
+                           else "the next call asks again"))
     for one in routes:
         if one["breaker"] != "closed":
             said.append(f"route {one['route']}: breaker {one['breaker'].replace('_', ' ')}, "
-                        f"opened {one['opened_count']} times")
+                        f"opened so often: {one['opened_count']}")
         elif one["latch"] == "none" and one["health"] != "ok":
             said.append(f"route {one['route']}: {one['health'].replace('_', ' ')}")
     limit = out["limits"]["retries_per_hour"]
@@ -105,7 +107,7 @@ def live(region: str, policy: Policy, card: Json, procs: "int | None" = None) ->
         engine = Engine(policy, region=Region(region, procs=procs, existing=True))
     except FivegatesError as exc:
         raise StatusError(f"{exc}; --procs tells another number of processes"
-                          if "another size" in str(exc) else str(exc)) from None
+                          if " size" in str(exc) else str(exc)) from None
     routes = [_route(policy, engine, name) for name in policy.routes()]
     workflows = [_workflow(engine, card, name) for name in policy.workflows()]
     out: Json = {

@@ -57,20 +57,24 @@ class _Region(Collector):
 
     def _workflows(self) -> "typing.Iterator[prom.Metric]":
         calls = CounterMetricFamily(
-            "fivegates_workflow_calls", "Ended calls by result; those that "
-            "have not ended as open", labels=["workflow", "result"])
+            "fivegates_workflow_calls", "Ended calls by result",
+            labels=["workflow", "result"])
+        running = GaugeMetricFamily(
+            "fivegates_workflow_open_calls", "Calls that have not ended",
+            labels=["workflow"])
         spent = GaugeMetricFamily(
             "fivegates_workflow_spent_today_usd", "Held and settled since "
             "midnight UTC", labels=["workflow"])
         retries = GaugeMetricFamily(
             "fivegates_workflow_retries_this_hour", "Resends", labels=["workflow"])
         for one in self.state["workflows"]:
-            for word in (*RECOVERY, "open"):
+            running.add_metric([one["workflow"]], one["open"])
+            for word in RECOVERY:
                 calls.add_metric([one["workflow"], word], one[word])
             spent.add_metric([one["workflow"]],
                              float(decimal.Decimal(one["spent_today_usd"])))
             retries.add_metric([one["workflow"]], one["retries_this_hour"])
-        yield from (calls, spent, retries)
+        yield from (calls, running, spent, retries)
 
 
 def text(state: Json) -> str:

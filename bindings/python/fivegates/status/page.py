@@ -23,7 +23,7 @@ _COLORS = {
     "unknown": "#444b54"}
 _STYLE = """
 :root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem; color: #1c2530; background: #fff; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1120px; padding: 0 1rem; color: #1c2530; background: #fff; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .3rem; }
 .big { font-size: 1.15rem; font-weight: 600; margin: .4rem 0; } .note { color: #55606d; font-size: .9rem; margin: .3rem 0; }
 .bad { color: #a32a20; } svg { width: 100%; height: auto; display: block; } text { font: 12px system-ui, sans-serif; fill: #1c2530; }
@@ -115,7 +115,7 @@ def _time(pieces: Json) -> str:
                            f"{_WORDS[word]}: {row[word]}</title></rect>")
     for i in (0, len(rows) - 1) if len(rows) > 1 else (0,):
         if rows and rows[i]["at"]:
-            out.append(f'<text x="{10 + i * step:.0f}" y="180" text-anchor="{"end" if i else "start"}">'
+            out.append(f'<text x="{950 if i else 10}" y="180" text-anchor="{"end" if i else "start"}">'
                        f'{_text(rows[i]["at"][5:16].replace("T", " "))}</text>')
     return "".join(out) + "</svg>"
 
@@ -137,7 +137,7 @@ def _money(routes: "dict[str, Json]") -> str:
             out.append(f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="18" fill="{color}">'
                        f"<title>{what}: {amount} USD</title></rect>")
             x += width
-        out.append(f'<text x="{x + 6:.2f}" y="{y + 14}">{sum(three)}</text>')
+        out.append(f'<text x="{x + 6:.2f}" y="{y + 14}">{sum(three, decimal.Decimal(0)).normalize():f}</text>')
     return "".join(out) + "</svg>"
 
 
