@@ -14,10 +14,11 @@ import typing
 import pytest
 
 from fivegates.cli import run
+from fivegates.reconcile.ledgers import LedgerFacts, read_ledgers
 from fivegates.replay import ReplayError, check, survey
 from fivegates.replay.forecast import forecast
 
-from .replay_rig import UNIX_MS, Json, Program, card, policy_of
+from .replay_rig import UNIX_MS, Json, Program, card, drill, policy_of
 
 SECRETS = ("planted", "sk-")
 
@@ -243,3 +244,11 @@ def test_mutated_ledgers_never_break_it(files: Files) -> None:
             check(seen, {policy.fingerprint: policy})
         except ReplayError as exc:
             assert str(exc).startswith(f"{files.ledger}")
+
+
+def test_reconcile_reads_a_ledger_with_event_lines(tmp_path: pathlib.Path) -> None:
+    """The drill's: what came of an attempt is no attempt."""
+    path = drill(tmp_path / "l.jsonl", "short", card())
+    rows = list(read_ledgers([path], LedgerFacts([path]), lambda _: None))
+    seen = survey([path])
+    assert len(rows) == sum(len(call.attempts) for call in seen.calls)

@@ -141,6 +141,8 @@ class _Reader:
                 cut = raw.find(b',"request_bytes":')
             elif raw.startswith(b'{"line":"end"'):
                 cut = raw.find(b',"result":')
+            elif raw.startswith(b'{"line":"event"'):
+                return _SKIPPED  # what came of an attempt: no bill tells of it
             if cut > 0:
                 text = raw[:cut] + b"}"
         try:
