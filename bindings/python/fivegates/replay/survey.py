@@ -7,6 +7,7 @@ out of every total.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import typing
 
 from fivegates.replay.lines import (
@@ -23,7 +24,16 @@ from fivegates.replay.lines import (
 __all__ = ["Attempt", "Call", "Survey", "survey"]
 
 _TOLD = 20  # places of each fault that are named
-# What is kept of the line that ended an attempt.
+# What is kept of a call's lines, and of the line that ended an attempt: a
+# ledger has many.
+_KEPT_OF = {
+    "call": ("call", "workflow", "policy", "prompt_tokens",
+             "gen_ai.request.max_tokens", "request_bytes", "stream", "delivery",
+             "server_state", "features", "unable", "max_wait_ms", "data_class",
+             "region", "account", "tenant", "affinity", "stream_id",
+             "prior_tokens"),
+    "decision": ("after", "elapsed_ms"),
+    "end": ("result", "attempts", "cost_usd", "held_usd")}
 _KEPT = ("after", "action", "progress", "failure", "http.response.status_code",
          "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens",
          "settled_usd")
@@ -146,9 +156,9 @@ class _Surveyor:
         if word == "decision":
             out.decisions += 1
             self._decision(call, line, facts)
-            call.last = facts
+            call.last = _kept(facts)
             return
-        call.end = facts
+        call.end = _kept(facts)
         if facts["attempts"] != len(call.attempts):
             _break(call, line, f"{facts['attempts']} attempts, of which "
                    f"{len(call.attempts)} have lines")
@@ -172,8 +182,8 @@ class _Surveyor:
             return
         if before is not None:
             _break(before, line, "it began again without an end")
-        call = Call(f"{name}#{len(out.calls)}", facts, facts["began_ms"],
-                    line.place)
+        call = Call(f"{name}#{len(out.calls)}", _kept(facts),
+                    facts["began_ms"], line.place)
         facts["region_age_ms"]  # of this version: asked for here, where its place is known
         out.calls.append(call)
         self.open[name] = call
@@ -225,6 +235,13 @@ class _Surveyor:
                        "missing")
             call.attempts.append(Attempt(facts["attempt"], facts["step"],
                                          facts["route"], when))
+
+
+def _kept(facts: Json) -> Json:
+    """What a replay needs of a line; words that many lines share, once."""
+    return {key: sys.intern(value) if type(value) is str and len(value) < 80
+            and key not in ("call", "affinity", "stream_id") else value
+            for key in _KEPT_OF[facts["line"]] for value in (facts[key],)}
 
 
 def _guessed(seen: Json) -> "list[tuple[int, str, int]]":
