@@ -128,8 +128,8 @@ class Attempt:
 
     def accepted(self) -> None:
         """A 2xx head came."""
-        self.head_seen = True
-        self._event("accepted")
+        self.head_seen = self.sent_said = True
+        self.call.event("accepted", attempt=self.number)
 
     def lifecycle(self) -> None:
         """A ping or a created event came: bytes, not content."""

@@ -90,6 +90,7 @@ class Driven:
     result: typing.Any = None
     attempts = 0
     ended = False
+    heard = True  # somebody is told the decisions
 
     def __init__(self, engine: "Engine", workflow: str, *,
                  on_decision: "Hook | None", ledger: typing.Any,
@@ -143,7 +144,6 @@ class Driven:
             self._write("call")
 
     def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
-        self.ended = self.ended or line == "end"
         if self.ledger is not None:
             self.ledger.write(self.call.ledger_line(line, decision))
 
@@ -156,6 +156,7 @@ class Driven:
     def gone(self) -> None:
         """The caller left: no other send, no blame."""
         decision = self.call.cancel()
+        self.ended = True
         if decision.reason == "client_gone":  # else it was told, and at its end
             self._write("decision", decision)
         self._write("end", decision)
@@ -167,13 +168,16 @@ class Driven:
                 self.gone()
 
     def end(self, decision: "Decision", value: typing.Any) -> typing.Any:
-        self._write("end", decision)
+        self.ended = True
+        if self.ledger is not None:
+            self._write("end", decision)
         if self.outcome:
             return Outcome(value, decision, self.call, self.attempts,
                            self.found)
         return value
 
     def refuse(self, decision: "Decision") -> typing.NoReturn:
+        self.ended = True
         self._write("end", decision)
         kind = Queued if decision.action == "queue" else Refused
         refused = kind(decision, self.call)
@@ -193,7 +197,8 @@ class Driven:
     def steps(self) -> "typing.Generator[tuple[typing.Any, ...], typing.Any, typing.Any]":
         decision = self.first
         while True:
-            self.told(decision)
+            if self.heard:
+                self.told(decision)
             action = decision.action
             if action == "accept":
                 if self.cache is not None and self.keep:
@@ -270,7 +275,8 @@ class Driven:
         permit = self.call.begin_attempt()
         if permit.action != "proceed":
             return permit
-        self.told(permit)
+        if self.heard:
+            self.told(permit)
         if self.clear is not None:
             yield from self._clear(permit)
         attempt = Attempt(self.call, permit, self.route(permit.route or ""),

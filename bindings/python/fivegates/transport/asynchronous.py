@@ -131,7 +131,7 @@ class AsyncWire:
         kind = todo[0]
         if kind == "open":
             _, request, trace, until = todo
-            request.extensions["trace"] = trace.anote
+            request.extensions["trace"] = trace.acallback
             if self._stream is not None:
                 await self.aclose()
             with anyio.move_on_after(_left(until)) as scope:

@@ -10,6 +10,7 @@ import weakref
 from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
+from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing
 from fivegates.transport.request import ModelRequest
 from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
@@ -116,13 +117,15 @@ def _close(dropped: Dropped) -> None:
 class Wire:
     """Does what an exchange asks for, one request at a time."""
 
+    # Until there is a response.
+    chunks: "typing.Iterator[bytes]" = iter(())
+    _response: typing.Any = None
+    _stream: typing.Any = None  # its body, while it is open
+    _fresh = False  # the response's body has not been read yet
+    _alarm: "Alarm | None" = None
+
     def __init__(self, inner: typing.Any) -> None:
         self.inner = inner
-        self.chunks: "typing.Iterator[bytes]" = iter(())
-        self._response: typing.Any = None
-        self._stream: typing.Any = None  # its body, while it is open
-        self._fresh = False  # the response's body has not been read yet
-        self._alarm: "Alarm | None" = None
 
     def drive(self, exchange: Exchange) -> typing.Any:
         steps = exchange.steps()
@@ -134,7 +137,7 @@ class Wire:
                 todo = steps.throw(error) if error else steps.send(reply)
                 reply = error = None
                 try:
-                    reply = self._do(todo)
+                    reply = getattr(self, todo[0])(*todo[1:])
                 except Exception as exc:
                     error = exc
         except StopIteration as stop:
@@ -153,32 +156,24 @@ class Wire:
         finally:
             error = out = None  # their tracebacks hold this frame
 
-    def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
-        kind = todo[0]
-        if kind == "open":
-            _, request, trace, _ = todo  # the head's time is httpx's to keep
-            request.extensions["trace"] = trace.note
-            if self._stream is not None:
-                self.close()
-            self._response = self.inner.handle_request(request)
-            self._stream = self._response.stream
-            self._fresh = True
-            return self._response
-        if kind == "all":
-            return self._all(*todo[1:])
-        if kind == "read":
-            return self._read(todo[1])
-        if kind == "close":
-            return self.close()
-        if kind == "sleep":
-            return time.sleep(todo[1])
-        return todo[1](*todo[2])
+    # ---- what an exchange yields, by name
 
-    def _all(self, parts: "list[bytes]", most: "int | None",
-             until: "float | None") -> None:
+    def open(self, request: typing.Any, trace: Trace,
+             until: "float | None") -> typing.Any:  # httpx keeps the head's time
+        request.extensions["trace"] = trace.callback
+        if self._stream is not None:
+            self.close()
+        response = self._response = self.inner.handle_request(request)
+        self._stream = response.stream
+        self._fresh = True
+        return response
+
+    def all(self, parts: "list[bytes]", most: "int | None",
+            until: "float | None") -> None:
         size = 0
+        stream, self._stream = self._stream, None
         try:
-            for chunk in self._stream:
+            for chunk in stream:
                 parts.append(chunk)
                 size += len(chunk)
                 if most is not None and size > most:
@@ -186,9 +181,16 @@ class Wire:
                 if until is not None and time.monotonic() > until:
                     raise Late("the answer did not end in time")
         finally:
-            self.close()
+            stream.close()
 
-    def _read(self, until: "float | None") -> "bytes | None":
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def ask(self, function: "typing.Callable[..., typing.Any]",
+            args: "tuple[typing.Any, ...]") -> typing.Any:
+        return function(*args)
+
+    def read(self, until: "float | None") -> "bytes | None":
         if self._fresh:
             self._fresh = False
             self.chunks = (self._response.iter_bytes()

@@ -31,11 +31,7 @@ from fivegates.driven import Driven
 from fivegates.stream import StreamWatcher
 from fivegates.transport import synthetic
 from fivegates.transport.given import GivenAway, Late, counted, ended
-from fivegates.transport.options import (
-    CallOptions,
-    Options,
-    current,
-)
+from fivegates.transport.options import CURRENT, CallOptions, Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing, told
 from fivegates.transport.request import ModelRequest, edited
@@ -65,6 +61,8 @@ _HELD_BYTES = 1 << 20
 _ERROR_BYTES = 1 << 20
 # How long its body may pause: the status says enough.
 _ERROR_S = 5.0
+# What an SDK says of a request that it sends for the first time.
+_NOT_RETRIED = (b"x-stainless-retry-count", b"0")
 # Headers that belong to the account of the client's own key.
 _OWN_ACCOUNT = ("cookie", "openai-organization", "openai-project")
 
@@ -73,6 +71,8 @@ class Exchange(Driven):
     """One request of the client's, however many go over the wire for it."""
 
     response: typing.Any = None  # the last error answer
+    attempt: "Attempt | None" = None  # the latest, and how far it came
+    trace: "Trace | None" = None
 
     def __init__(self, http: typing.Any, options: Options, request: typing.Any,
                  url: str, model: ModelRequest,
@@ -87,42 +87,48 @@ class Exchange(Driven):
         self.body = body  # makes the client's stream of a GivenAway
         self.on_decision = options.on_decision
         self.ledger = options.ledger
-        self.seen: "CallOptions | None" = current()
-        facts = options.facts_of(model, self.seen)
-        inner = _sdk_retries(request.headers)
-        if inner and "prior" not in facts:
-            facts["prior"] = {"attempts": inner}
-        if self.seen is not None:
-            self.seen.decisions.clear()
-        self.begin(options.engine, options.workflow_of(self.seen), facts)
-        if self.seen is not None:
-            self.seen.call = self.call
+        seen: "CallOptions | None" = CURRENT.get()
+        self.seen = seen
+        facts = options.facts_of(model, seen)
+        # The common case first, and get() would decode every header.
+        headers = request.headers.raw
+        if _NOT_RETRIED not in headers:
+            inner = _sdk_retries(headers)
+            if inner and "prior" not in facts:
+                facts["prior"] = {"attempts": inner}
+        if seen is not None:
+            seen.decisions.clear()
+        self.begin(options.engine, options.workflow_of(seen), facts)
+        if seen is not None:
+            seen.call = self.call
+        self.heard = not (seen is None and self.ledger is None
+                          and self.on_decision is None)
 
     # ---- what the loop asks
 
     def told(self, decision: "Decision") -> None:
         if self.seen is not None:
             self.seen.decisions.append(decision)
-        if self.ledger is not None or self.on_decision is not None:
-            super().told(decision)
+        super().told(decision)
 
     def lacks(self, decision: "Decision") -> "Unable | None":
         """What of a decision this client cannot do."""
-        if "compact" in decision.change and self.options.compact is None:
+        change, route = decision.change, decision.route
+        if change and (
+                "compact" in change and self.options.compact is None
+                or "no_stream" in change or "stream" in change):
             return "edit"
-        if "no_stream" in decision.change or "stream" in decision.change:
-            return "edit"
-        if decision.route is None or decision.route == self.primary:
+        if route is None or route == self.primary:
             return None
         try:
-            self._target(decision.route)
+            self._target(route)
         except Unreachable as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=2)
             return "reroute"
         return None
 
     def route(self, name: str) -> "dict[str, typing.Any]":
-        return self.options.targets.route(name)
+        return self.options.targets.routes[name]
 
     def _stand_in(self, decision: "Decision") -> Steps:
         made = synthetic.StandIns(self.http, self.model, self.options)
@@ -149,7 +155,7 @@ class Exchange(Driven):
         content = edited(self.model, attempt.model, changes, attempt.drops,
                          compacted)
         own = self.request
-        headers = own.headers.copy()
+        headers = self.http.Headers(own.headers)
         if not own_key:
             for name in [n for n in _OWN_ACCOUNT if n in headers]:
                 del headers[name]
@@ -162,13 +168,16 @@ class Exchange(Driven):
             headers[name] = value
         extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
         if content is self.model.content and url == self.url:
-            out = _twin(own, headers, extensions)
-        else:
-            for name in ("host", "content-length", "transfer-encoding"):
-                headers.pop(name, None)  # made anew
-            out = self.http.Request(own.method, url, headers=headers,
-                                    content=content, extensions=extensions)
-        return out
+            # The client may send its own again, so that stays as it is. (A
+            # copy() would leave out the body.)
+            out = object.__new__(type(own))
+            out.__dict__.update(own.__dict__, headers=headers,
+                                extensions=extensions)
+            return out
+        for name in ("host", "content-length", "transfer-encoding"):
+            headers.pop(name, None)  # made anew
+        return self.http.Request(own.method, url, headers=headers,
+                                 content=content, extensions=extensions)
 
     def _timeouts(self, attempt: Attempt) -> "dict[str, float | None]":
         """The client's time-outs, cut to the engine's."""
@@ -193,11 +202,22 @@ class Exchange(Driven):
                         self.response, error)
         return passing(exc, self.request, self.model.wire)
 
+    def gone(self) -> None:
+        """The caller left: whether something went out is told before."""
+        if self.attempt is not None and self.trace is not None:
+            if self.trace.sent and not self.attempt.sent_said:
+                self.attempt.sent()
+            self.trace.clear()
+        super().gone()
+
     # ---- sending
 
     def send(self, attempt: Attempt) -> Steps:
         """Sends one request; tells the engine what came of it."""
-        trace = Trace(attempt.sent, self.extensions.get("trace"))
+        trace = self.trace = Trace(self.extensions.get("trace"))
+        self.attempt = attempt
+        total = attempt.total_s
+        until = attempt.started + total if total else None  # it must be whole
         try:
             request = self._prepared(attempt)
         except Unreachable as why:
@@ -208,30 +228,29 @@ class Exchange(Driven):
         if self.seen is not None:
             self.seen.attempts += 1
         try:
-            response = yield "open", request, trace, self._latest(attempt)
+            response = yield "open", request, trace, (
+                _first(attempt) if self.model.streamed else until)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
         if trace.chained is None:  # nobody asks what comes after the head
             del request.extensions["trace"]
-        if not attempt.sent_said:
-            attempt.sent()
         if response.status_code >= 300:  # a redirect is not followed
+            attempt.sent()
             request.extensions["timeout"]["read"] = _least(
                 self.timeouts.get("read"), _ERROR_S)
-            return (yield from self._refused(attempt, response))
+            return (yield from self._refused(attempt, response, until))
         attempt.accepted()
         if self.model.streamed and "json" not in str(
                 response.headers.get("content-type")):
             return (yield from self._streamed(
                 attempt, response, trace, request.extensions["timeout"]))
-        return (yield from self._whole(attempt, response, trace))
-
-    def _latest(self, attempt: Attempt) -> "float | None":
-        """When the head must have come, by the engine's clocks."""
-        if not self.model.streamed:
-            return _total(attempt)
-        limit = attempt.first_token_s
-        return attempt.started + limit if limit else None
+        parts: "list[bytes]" = []
+        try:
+            yield "all", parts, None, until
+            body = self._unpacked(response, b"".join(parts))
+        except Exception as exc:
+            return self._broken(attempt, exc, trace)
+        return self._whole(attempt, response, body)
 
     def _failed(self, attempt: Attempt, error: "BaseException | None",
                 evidence: "dict[str, typing.Any]") -> "tuple[str, Decision]":
@@ -250,15 +269,17 @@ class Exchange(Driven):
             self.gone()
             raise exc  # not of the wire: somebody's bug
         trace.correct(found)
+        trace.clear()
         if found.get("phase") not in ("connect", "tls") and not attempt.sent_said:
             attempt.sent()
         return self._failed(attempt, exc, found)
 
-    def _refused(self, attempt: Attempt, response: typing.Any) -> Steps:
+    def _refused(self, attempt: Attempt, response: typing.Any,
+                 until: "float | None") -> Steps:
         """An error answer: read as far as it comes, told, kept."""
         parts: "list[bytes]" = []
         try:
-            yield "all", parts, _ERROR_BYTES, _total(attempt)
+            yield "all", parts, _ERROR_BYTES, until
         except Exception as exc:
             if not isinstance(exc, Late) and evidence_of(exc) is None:
                 raise  # not of the wire: somebody's bug
@@ -288,14 +309,9 @@ class Exchange(Driven):
             out.read()
         return out
 
-    def _whole(self, attempt: Attempt, response: typing.Any, trace: Trace,
-               ) -> Steps:
-        parts: "list[bytes]" = []
-        try:
-            yield "all", parts, None, _total(attempt)
-            body = self._unpacked(response, b"".join(parts))
-        except Exception as exc:
-            return self._broken(attempt, exc, trace)
+    def _whole(self, attempt: Attempt, response: typing.Any, body: bytes,
+               ) -> "tuple[str, Decision]":
+        """An answer that is there as a whole."""
         facts = _answered(self.model, body)
         if facts is None:
             return self._failed(attempt, None, {
@@ -332,8 +348,7 @@ class Exchange(Driven):
         watcher = StreamWatcher(attempt, self.model.wire)  # type: ignore[arg-type]
         held: "list[bytes]" = []
         size = 0
-        first = attempt.first_token_s
-        until = attempt.started + first if first else None
+        until = _first(attempt)
         try:
             while True:
                 chunk = yield "read", until
@@ -384,20 +399,10 @@ class Exchange(Driven):
             response.headers["x-fivegates-route"] = str(attempt.route)
 
 
-def _total(attempt: Attempt) -> "float | None":
-    """When the answer must be whole."""
-    return attempt.started + attempt.total_s if attempt.total_s else None
-
-
-def _twin(request: typing.Any, headers: typing.Any,
-          extensions: "dict[str, typing.Any]") -> typing.Any:
-    """The client's request with other headers: its own stays as it is, for
-    the client may send it again. (A copy() would leave out the body.)"""
-    out = object.__new__(type(request))
-    out.__dict__.update(request.__dict__)
-    out.headers = headers
-    out.extensions = extensions
-    return out
+def _first(attempt: Attempt) -> "float | None":
+    """When the first content must have come."""
+    limit = attempt.first_token_s
+    return attempt.started + limit if limit else None
 
 
 def _answered(model: ModelRequest, body: bytes) -> "dict[str, typing.Any] | None":
@@ -423,10 +428,12 @@ def _least(a: "float | None", b: "float | None") -> "float | None":
     return b if a is None else a if b is None else min(a, b)
 
 
-def _sdk_retries(headers: typing.Any) -> int:
+def _sdk_retries(headers: "list[tuple[bytes, bytes]]") -> int:
     """How often the SDK has already sent this request by itself."""
-    try:
-        return max(0, min(int(headers.get("x-stainless-retry-count", "0")),
-                          1000))
-    except ValueError:
-        return 0
+    for name, value in headers:
+        if name.lower() == _NOT_RETRIED[0]:
+            try:
+                return max(0, min(int(value), 1000))
+            except ValueError:
+                return 0
+    return 0

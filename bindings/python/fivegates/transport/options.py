@@ -49,7 +49,7 @@ class CallOptions:
         return self.decisions[-1] if self.decisions else None
 
 
-_current: "contextvars.ContextVar[CallOptions | None]" = (
+CURRENT: "contextvars.ContextVar[CallOptions | None]" = (
     contextvars.ContextVar("fivegates_call", default=None))
 
 
@@ -67,7 +67,7 @@ def _known(facts: "typing.Mapping[str, typing.Any]") -> "dict[str, typing.Any]":
 
 def current() -> "CallOptions | None":
     """The options of the guarded() block this code runs in."""
-    return _current.get()
+    return CURRENT.get()
 
 
 @contextlib.contextmanager
@@ -83,11 +83,11 @@ def guarded(workflow: "str | None" = None,
     says and over the client's own.
     """
     options = CallOptions(workflow, _known(facts))
-    token = _current.set(options)
+    token = CURRENT.set(options)
     try:
         yield options
     finally:
-        _current.reset(token)
+        CURRENT.reset(token)
 
 
 class Options:

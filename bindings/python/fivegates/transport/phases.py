@@ -11,56 +11,66 @@ import typing
 
 __all__ = ["Trace"]
 
-# Event -> how far the request is from then on. What comes before the first of
-# these is a connection or the wait for one.
-_REACHED = {
-    "connection.start_tls.started": "tls",
-    "http11.send_request_headers.started": "send",
-    "http2.send_request_headers.started": "send",
-    "http11.receive_response_headers.started": "read",
-    "http2.receive_response_headers.started": "read",
-}
+# The furthest first: an event, and how far the request is from then on. What
+# comes before all of these is a connection or the wait for one.
+_REACHED = (
+    ("http11.receive_response_headers.started", "read"),
+    ("http2.receive_response_headers.started", "read"),
+    ("http11.send_request_headers.started", "send"),
+    ("http2.send_request_headers.started", "send"),
+    ("connection.start_tls.started", "tls"),
+)
 
 
 class Trace:
-    """Notes the phase; tells `sent` before the first byte goes out."""
+    """Keeps the events of one request; what they mean is asked where it
+    failed or was left, which few do."""
 
-    def __init__(self, sent: "typing.Callable[[], None]",
-                 chained: "typing.Callable[..., typing.Any] | None") -> None:
-        self.phase: "str | None" = None  # None: this backend does not trace
-        self._sent = sent
+    def __init__(self, chained: "typing.Callable[..., typing.Any] | None",
+                 ) -> None:
         self.chained = chained
+        self._events: "dict[str, dict[str, typing.Any]]" = {}
+        # For extensions["trace"]. The dict's own method, as a function of
+        # ours would be called half a dozen times a request.
+        self.callback: "typing.Callable[[str, dict[str, typing.Any]], typing.Any]" = (
+            self._events.__setitem__ if chained is None else self._chain)
 
-    def _note(self, name: str, info: "dict[str, typing.Any]") -> None:
-        phase = _REACHED.get(name)
-        if phase is not None:
-            if getattr(info.get("request"), "method", None) == b"CONNECT":
-                return  # a proxy is asked for a connection
-            if phase == "send":
-                self._sent()
-            self.phase = phase
-        elif self.phase is None:
-            self.phase = "connect"
+    def _chain(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
+        self._events[name] = info
+        assert self.chained is not None
+        return self.chained(name, info)
 
-    def note(self, name: str, info: "dict[str, typing.Any]") -> typing.Any:
-        """The callback of extensions["trace"]."""
-        if name in _REACHED or self.phase is None:
-            self._note(name, info)
-        if self.chained is not None:
-            return self.chained(name, info)
-        return None
-
-    async def anote(self, name: str, info: "dict[str, typing.Any]") -> None:
+    async def acallback(self, name: str, info: "dict[str, typing.Any]") -> None:
         """The callback for async clients, which must be a coroutine."""
-        if name in _REACHED or self.phase is None:
-            self._note(name, info)
+        self._events[name] = info
         if self.chained is not None:
             await self.chained(name, info)
 
+    @property
+    def phase(self) -> "str | None":
+        """How far it came; None: this backend does not trace."""
+        for name, phase in _REACHED:
+            info = self._events.get(name)
+            # Else a proxy is asked for a connection.
+            if info is not None and getattr(info.get("request"), "method",
+                                            None) != b"CONNECT":
+                return phase
+        return "connect" if self._events else None
+
+    @property
+    def sent(self) -> bool:
+        """Whether the first byte may have gone out."""
+        return self.phase in ("send", "read")
+
+    def clear(self) -> None:
+        """Lets go of what the events hold: an exception, its frames."""
+        self._events.clear()
+
     def late(self, head_seen: bool, first_token: bool) -> "dict[str, typing.Any]":
         """Evidence of an attempt given up by one of our clocks."""
-        if self.phase in ("connect", "tls"):
-            return {"phase": self.phase, "transport": {
+        phase = self.phase
+        if phase in ("connect", "tls"):
+            return {"phase": phase, "transport": {
                 "lib": "httpx", "kind": "ConnectTimeout"}}
         return {"phase": "stream" if head_seen else "read",
                 "timeout": ("first_token_timeout" if first_token
@@ -75,7 +85,8 @@ class Trace:
         kind = (evidence.get("transport") or {}).get("kind")
         if kind == "PoolTimeout" or "status" in evidence:
             return
-        if self.phase is not None:
-            evidence["phase"] = self.phase
+        phase = self.phase
+        if phase is not None:
+            evidence["phase"] = phase
         elif (evidence.get("transport") or {}).get("lib") == "httpx":
             evidence["phase"] = "unknown"

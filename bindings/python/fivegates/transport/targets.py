@@ -60,19 +60,12 @@ class Targets:
             if name not in known:
                 raise ArgumentError(f"a key for {name!r}, which is no route of "
                                     f"the card; it has {', '.join(known)}")
-        self._policy = policy
+        self.routes: "dict[str, Route]" = {  # as the card has them
+            name: policy.route(name) for name in known}
         self._keys = dict(keys)
         self._any_model = any_model
         self._primaries: "dict[tuple[str, str, str | None], Target]" = {}
         self._urls: "dict[tuple[str, str], str]" = {}
-        self._routes: "dict[str, Route]" = {}
-
-    def route(self, name: str) -> Route:
-        """What the card says of a route."""
-        found = self._routes.get(name)
-        if found is None:
-            found = self._routes[name] = self._policy.route(name)
-        return found
 
     def primary(self, name: str, request: ModelRequest, own: str) -> Target:
         """The route the caller's own request is for. own: its URL.
@@ -89,7 +82,7 @@ class Targets:
         return found
 
     def _primary(self, name: str, request: ModelRequest, own: str) -> Target:
-        route = self.route(name)
+        route = self.routes[name]
         url = self._url(route, request, own)
         if url != own and _bare(url, request) != _bare(own, request):
             raise ArgumentError(
@@ -110,13 +103,13 @@ class Targets:
                  own: str) -> Target:
         """A route that serves instead of the primary. Unreachable: it cannot
         be sent to by this client, and what would help."""
-        route = self.route(name)
+        route = self.routes[name]
         if route["api"] and route["api"] != request.wire:
             raise Unreachable(f"route {name} speaks {route['api']}, the request "
                               f"{request.wire}; use engine.run() with a sender "
                               f"for each route")
         if route["base_url"] is None and (
-                route["provider"] != self.route(primary)["provider"]):
+                route["provider"] != self.routes[primary]["provider"]):
             raise Unreachable(f"route {name} is of {route['provider']} and has "
                               f"no base_url in the card; the request would go "
                               f"to the host of {primary}")
