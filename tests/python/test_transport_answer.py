@@ -1,5 +1,5 @@
 """chat_answer() and chat_request() say of a body what parsing it says, or
-nothing."""
+nothing; chat_success() tells the engine what chat_answer() says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typing
 
 import pytest
 
+import fivegates
 from fivegates._core import (
     SAW_ERROR,
     SAW_MALFORMED,
@@ -135,6 +136,35 @@ def test_the_same_as_parsed() -> None:
     assert plain > 600
 
 
+def test_told_at_once_is_the_same() -> None:
+    engine = fivegates.Engine({
+        "version": 1, "routes": {"main": {
+            "provider": "openai", "model": "m1",
+            "price": {"input": 2.5, "output": 10}}},
+        "workflows": {"w": {"routes": ["main"]}}}, clock=lambda: 5_000_000)
+    rng = random.Random(9)
+    told = 0
+    for _ in range(ROUNDS // 4):
+        body = changed(rng, PLAIN)
+        facts = chat_answer(body)
+        one, other = (engine.begin("w", prompt_tokens=9, call_id="c")
+                      for _ in range(2))
+        for call in (one, other):
+            call.begin_attempt()
+        decision = one.chat_success(body, attempt=1)
+        if facts is None:
+            assert decision is None, body
+            assert one.decision.reason == other.decision.reason
+            continue
+        told += 1
+        assert decision is not None
+        other.success(attempt=1, **facts)
+        ends = [json.loads(call.ledger_line("end")) for call in (one, other)]
+        assert ends[0] == ends[1], body
+        assert decision.json() == other.decision.json(), body
+    assert told > 150
+
+
 def read(body: bytes) -> "tuple[object, bool, Facts] | None":
     """What is read from a request by parsing it."""
     try:
@@ -197,3 +227,8 @@ def test_bytes_only() -> None:
         chat_answer("{}")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         chat_request("{}")  # type: ignore[arg-type]
+    engine = fivegates.Engine({
+        "version": 1, "routes": {"main": {"provider": "openai", "model": "m1"}},
+        "workflows": {"w": {"routes": ["main"]}}})
+    with pytest.raises(TypeError):
+        engine.begin("w").chat_success("{}")  # type: ignore[arg-type]

@@ -339,6 +339,9 @@ class Call:
         final: bool | None = None, attempt: int = 0,
         now_ms: int | None = None,
     ) -> Decision: ...
+    def chat_success(
+        self, body: bytes, *, attempt: int = 0, now_ms: int | None = None,
+    ) -> Decision | None: ...
     def deadline(self, now_ms: int | None = None) -> Decision: ...
     def unable(
         self, what: Unable | Iterable[Unable], *, now_ms: int | None = None,

@@ -1,6 +1,7 @@
-/* chat_answer(): what success() wants to know of a whole chat completion, read
- * in one pass, for the answer that nearly all are: one choice, text only, the
- * members everybody sends. Any other is left to who parses it. */
+/* What success() wants to know of a whole chat completion, read in one pass,
+ * for the answer that nearly all are: one choice, text only, the members
+ * everybody sends. Any other is left to who parses it. Call.chat_success()
+ * tells the engine at once, chat_answer() says what it would be told. */
 #include "fgpy_convert.h"
 
 #include "fg_keys.h"
@@ -19,6 +20,7 @@ enum {
   CHAT_OUTPUT = 64,
   CHAT_DETAILS = 128,
   CHAT_CACHED = 256,
+  CHAT_COUNTED = CHAT_PROMPT | CHAT_OUTPUT,
   CHAT_READ = 511,
   CHAT_OBJECT = 512,
   CHAT_EMPTY = 1024, /* must be null, or a list of nothing */
@@ -222,7 +224,7 @@ static PyObject *chat_facts(fgpy_state *st, const chat *c) {
       "{sI,sN,ss#}", "visible", (unsigned)c->visible, "finish_reason",
       fgpy_name(st, FG_TABLE_FINISH, c->finish), "output", c->text,
       (Py_ssize_t)c->text_len);
-  if (out != NULL && (c->seen & (CHAT_PROMPT | CHAT_OUTPUT))) {
+  if (out != NULL && (c->seen & CHAT_COUNTED)) {
     PyObject *usage = Py_BuildValue(
         "{sI,sI,sI,sO}", "prompt_tokens", (unsigned)c->prompt, "output_tokens",
         (unsigned)c->output, "cached_tokens", (unsigned)c->cached, "final",
@@ -235,33 +237,78 @@ static PyObject *chat_facts(fgpy_state *st, const chat *c) {
   return out;
 }
 
-PyObject *fgpy_chat_answer(PyObject *module, PyObject *body) {
+/* 1: a plain answer, c->text to be freed; 0: another; -1: an exception. */
+static int chat_read(PyObject *body, chat *c) {
   char *bytes = NULL;
   Py_ssize_t len = 0;
   if (PyBytes_AsStringAndSize(body, &bytes, &len) < 0) {
-    return NULL;
+    return -1;
   }
   if (len > 1 << 30) {
-    Py_RETURN_NONE;
+    return 0;
   }
-  chat c = {.text = PyMem_Malloc((size_t)len + 1)};
-  if (c.text == NULL) {
-    return PyErr_NoMemory();
+  memset(c, 0, sizeof *c);
+  c->text = PyMem_Malloc((size_t)len + 1);
+  if (c->text == NULL) {
+    PyErr_NoMemory();
+    return -1;
   }
   fg_scan scan;
   fg_scan_init(&scan, 0);
   const uint32_t whole = CHAT_CHOICES | CHAT_MESSAGE | CHAT_CONTENT |
                          CHAT_FINISH;
-  const uint32_t counts = CHAT_PROMPT | CHAT_OUTPUT;
-  PyObject *out = NULL;
-  if (fg_scan_feed(&scan, bytes, (uint32_t)len, chat_sink, &c, NULL) ==
+  if (fg_scan_feed(&scan, bytes, (uint32_t)len, chat_sink, c, NULL) ==
           FG_SCAN_DONE &&
-      fg_scan_end(&scan, chat_sink, &c) == FG_SCAN_DONE &&
-      (c.seen & whole) == whole &&
-      (!(c.seen & CHAT_USAGE) || ((c.seen & counts) && (c.prompt > 0 || c.output > 0)))) {
-    out = chat_facts(PyModule_GetState(module), &c);
-  } else {
-    out = Py_NewRef(Py_None);
+      fg_scan_end(&scan, chat_sink, c) == FG_SCAN_DONE &&
+      (c->seen & whole) == whole &&
+      (!(c->seen & CHAT_USAGE) ||
+       ((c->seen & CHAT_COUNTED) && (c->prompt > 0 || c->output > 0)))) {
+    return 1;
+  }
+  PyMem_Free(c->text);
+  return 0;
+}
+
+PyObject *fgpy_chat_answer(PyObject *module, PyObject *body) {
+  chat c;
+  const int plain = chat_read(body, &c);
+  if (plain <= 0) {
+    return plain < 0 ? NULL : Py_NewRef(Py_None);
+  }
+  PyObject *out = chat_facts(PyModule_GetState(module), &c);
+  PyMem_Free(c.text);
+  return out;
+}
+
+static const char *const chat_names[] = {"body", "attempt", "now_ms"};
+
+PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
+                                 Py_ssize_t nargs, PyObject *kwnames) {
+  static const fgpy_sig sig = {"Call.chat_success", chat_names, 3, 1, 1};
+  PyObject *in[3], *out = NULL;
+  uint32_t attempt = 0;
+  int64_t now_ms = 0;
+  chat c;
+  if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
+      fgpy_u32(in[1], "attempt", &attempt) < 0) {
+    return NULL;
+  }
+  const int plain = chat_read(in[0], &c);
+  if (plain <= 0) {
+    return plain < 0 ? NULL : Py_NewRef(Py_None);
+  }
+  const fg_answer a = {
+      .size = sizeof a,
+      .flags = FG_ANSWER_OUTPUT_KNOWN |
+               (c.seen & CHAT_COUNTED ? FG_ANSWER_USAGE_FINAL : 0),
+      .prompt_tokens = c.prompt,
+      .output_tokens = c.output,
+      .cached_tokens = c.cached,
+      .finish = c.finish,
+      .visible = c.visible,
+      .output = fg_str_make(c.text, c.text_len)};
+  if (fgpy_call_ready(self, in[2], &now_ms) == 0) {
+    out = fgpy_call_succeeded(self, attempt, &a, now_ms);
   }
   PyMem_Free(c.text);
   return out;

@@ -197,6 +197,17 @@ static PyObject *call_usage(fgpy_call *self, PyObject *const *args,
 
 /* ---- decisions ---- */
 
+PyObject *fgpy_call_succeeded(fgpy_call *self, uint32_t attempt,
+                              const fg_answer *a, int64_t now_ms) {
+  fgpy_decision *d = decision_of(self);
+  if (d == NULL) {
+    return NULL;
+  }
+  int32_t rc = fg_call_success(self->engine->engine, &self->box->call, attempt,
+                               a, now_ms, &d->d);
+  return answer(self, d, rc, "success");
+}
+
 static PyObject *call_success(fgpy_call *self, PyObject *const *args,
                               Py_ssize_t nargs, PyObject *kwnames) {
   fgpy_keep keep;
@@ -214,12 +225,7 @@ static PyObject *call_success(fgpy_call *self, PyObject *const *args,
                   &reported) == 0 &&
       fgpy_call_ready(self, now, &now_ms) == 0) {
     a.flags |= reported ? FG_ANSWER_USAGE_FINAL : 0;
-    fgpy_decision *d = decision_of(self);
-    if (d != NULL) {
-      int32_t rc = fg_call_success(self->engine->engine, &self->box->call,
-                                   attempt, &a, now_ms, &d->d);
-      out = answer(self, d, rc, "success");
-    }
+    out = fgpy_call_succeeded(self, attempt, &a, now_ms);
   }
   fgpy_keep_drop(&keep);
   return out;
@@ -488,6 +494,10 @@ static PyMethodDef call_methods[] = {
      "cost_usd=None, finish_reason=None, output=None, visible=0, "
      "tool_calls=None, final=None, attempt=0, now_ms=None)\n--\n\nAn attempt "
      "came to its end by itself; is the answer good?"},
+    {"chat_success", FGPY_METHOD(fgpy_call_chat_success), FGPY_KW,
+     "chat_success(body, *, attempt=0, now_ms=None)\n--\n\nsuccess() by the "
+     "bytes of a whole chat completion with one choice and nothing but text; "
+     "None for others, and nothing is told."},
     {"deadline", FGPY_METHOD(call_deadline), FGPY_KW,
      "deadline(now_ms=None)\n--\n\nNothing happened until now."},
     {"unable", FGPY_METHOD(call_unable), FGPY_KW,

@@ -147,6 +147,11 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
                         Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);
+/* An attempt came to its end by itself: the decision. */
+PyObject *fgpy_call_succeeded(fgpy_call *self, uint32_t attempt,
+                              const fg_answer *a, int64_t now_ms);
+PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
+                                 Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_chat_answer(PyObject *module, PyObject *body);
 PyObject *fgpy_chat_request(PyObject *module, PyObject *body);
 /* An optional Policy argument, borrowed; absent or None: *out is NULL. */

@@ -44,7 +44,6 @@ from fivegates._core import (
     SAW_TOKEN,
     SAW_TOOL_ARGS,
     SseScanner,
-    chat_answer,
 )
 
 if typing.TYPE_CHECKING:
@@ -312,15 +311,20 @@ class Exchange(Driven):
     def _whole(self, attempt: Attempt, response: typing.Any, body: bytes,
                ) -> "tuple[str, Decision]":
         """An answer that is there as a whole."""
-        facts = _answered(self.model, body)
-        if facts is None:
-            return self._failed(attempt, None, {
-                "phase": "body", "status": response.status_code,
-                "headers": response.headers.multi_items(), "body": body,
-                "whole_body": True})
+        model, number = self.model, attempt.number
+        decision = (self.call.chat_success(body, attempt=number)
+                    if model.wire == "chat" and not model.streamed else None)
+        if decision is None:
+            facts = _answered(model, body)
+            if facts is None:
+                return self._failed(attempt, None, {
+                    "phase": "body", "status": response.status_code,
+                    "headers": response.headers.multi_items(), "body": body,
+                    "whole_body": True})
+            decision = self.call.success(attempt=number, **facts)
         self._label(response, attempt)
         self.result, self.error = response, None
-        return "decided", self.call.success(attempt=attempt.number, **facts)
+        return "decided", decision
 
     def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
         """The body; the client reads it again, unpacked."""
@@ -408,10 +412,6 @@ def _first(attempt: Attempt) -> "float | None":
 def _answered(model: ModelRequest, body: bytes) -> "dict[str, typing.Any] | None":
     """Arguments of Call.success() for a whole body; None: no answer to this
     request. What is in one the engine judges."""
-    plain = (chat_answer(body) if model.wire == "chat" and not model.streamed
-             else None)
-    if plain is not None:
-        return plain
     scanner = SseScanner(model.wire, True)  # type: ignore[arg-type]
     if scanner.feed(body) & (SAW_ERROR | SAW_MALFORMED):
         return None
