@@ -762,6 +762,36 @@ def test_tokens_do_not_depend_on_the_cuts(size: int) -> None:
     assert 38 <= sum(told) <= 42
 
 
+def test_a_slow_reader_makes_no_slow_route(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a few callers that read slowly would limit the route for all."""
+    def chunk(text: str, reason: "str | None" = None) -> object:
+        return {"choices": [{"index": 0, "delta": {"content": text},
+                             "finish_reason": reason}]}
+
+    def read(pause_s: float) -> int:
+        def send(attempt: fivegates.Attempt) -> None:
+            def chunks() -> "typing.Iterator[object]":
+                for _ in range(40):
+                    rig.clock.sleep(0.05)  # the provider: 80 tokens a second
+                    yield chunk("sixteen letters.")
+                yield chunk("", "stop")
+
+            for _ in attempt.watch(chunks()):
+                rig.clock.sleep(pause_s)
+
+        rig.engine.run("w", send, **FACTS)
+        limit = rig.engine.route("main")["limit"]
+        assert isinstance(limit, int)
+        return limit
+
+    monkeypatch.setattr("fivegates.attempt.time.monotonic",
+                        lambda: rig.clock.now_ms / 1000)
+    for _ in range(10):
+        assert read(0) == 0
+    for _ in range(5):
+        assert read(0.5) == 0
+
+
 def test_watcher() -> None:
     watcher = StreamWatcher()
     watcher.feed('data: {"choices":[{"delta":{"content":"x"}}]}\n\n')

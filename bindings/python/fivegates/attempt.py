@@ -23,6 +23,9 @@ __all__ = ["Attempt"]
 
 T = typing.TypeVar("T")
 
+# A reader that takes longer over a chunk holds its stream back.
+READER_S = 0.05
+
 
 class Attempt:
     """One permitted request: where to send it, and how to tell of it.
@@ -168,6 +171,13 @@ class Attempt:
         self.finish = finish_word(reason)
         self._event("terminal", self.finish)
 
+    def wanted_more(self, gave: float) -> None:
+        """The reader asks for more, having been given some at `gave` (of
+        time.monotonic()). The engine measures how fast a route writes; how
+        slowly its reader reads must not look like a slow route."""
+        if time.monotonic() - gave > READER_S:
+            self._event("lifecycle")
+
     def observe(self, chunk: object) -> None:
         """Reports one parsed event of an openai or anthropic stream."""
         if not self.head_seen:
@@ -205,7 +215,9 @@ class Attempt:
             except (json.JSONDecodeError, UnicodeDecodeError) as exc:
                 raise _garbage(exc) from exc
             self.observe(chunk)
+            gave = time.monotonic()
             yield chunk
+            self.wanted_more(gave)
         self._ended()
 
     async def awatch(self, stream: "typing.AsyncIterable[T]",
@@ -220,7 +232,9 @@ class Attempt:
             except (json.JSONDecodeError, UnicodeDecodeError) as exc:
                 raise _garbage(exc) from exc
             self.observe(chunk)
+            gave = time.monotonic()
             yield chunk
+            self.wanted_more(gave)
         self._ended()
 
     def _ended(self) -> None:

@@ -35,9 +35,11 @@ def make(http: typing.Any) -> type:
             try:
                 for chunk in held:
                     yield chunk
+                given.wanted_more()
                 async for chunk in wire.chunks:
                     given.heard(chunk)
                     yield chunk
+                    given.wanted_more()
             except GeneratorExit:  # dropped; perhaps by the garbage collector
                 raise
             except Exception as exc:

@@ -38,9 +38,11 @@ def make(http: typing.Any) -> type:
             held, given.held = given.held, []
             try:
                 yield from held
+                given.wanted_more()
                 for chunk in wire.chunks:
                     given.heard(chunk)
                     yield chunk
+                    given.wanted_more()
             except GeneratorExit:  # the stream may be closed later
                 raise
             except Exception as exc:

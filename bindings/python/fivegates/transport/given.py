@@ -37,13 +37,21 @@ class GivenAway:
         self._attempt = attempt
         self._watcher = watcher
         self._look_at = attempt.started + (attempt.decision.wake_ms or 0) / 1000
+        self._gave = time.monotonic()
 
     def heard(self, chunk: bytes) -> None:
         """A chunk came; raises when the stream has failed with it."""
         if self._watcher.feed(chunk) & SAW_ERROR:
             self.ended()
-        elif time.monotonic() >= self._look_at:
+            return
+        self._gave = time.monotonic()
+        if self._gave >= self._look_at:
             self._look()
+
+    def wanted_more(self) -> None:
+        """The client asks for the next chunk; the time it took is not the route's."""
+        if not self.over:
+            self._attempt.wanted_more(self._gave)
 
     def _look(self) -> None:
         """The engine's clocks: content may pause though bytes come."""
