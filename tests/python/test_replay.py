@@ -10,6 +10,7 @@ import pytest
 from fivegates.drill.runs import fault_names
 from fivegates.replay import ReplayError, check, survey
 from fivegates.replay.check import Checked
+from fivegates.replay.lines import in_order, read
 
 from .replay_rig import Program, card, drill, policy_of
 
@@ -123,3 +124,34 @@ def test_rotated_files_are_one_ledger(tmp_path: pathlib.Path) -> None:
     late = survey(parts[1:])
     assert late.strays and late.stray_places[0].startswith(parts[1] + ":")
     assert not check(late, {policy.fingerprint: policy}).exact
+
+
+def test_lines_may_be_written_out_of_order(tmp_path: pathlib.Path) -> None:
+    """As threads write them: what they tell of has its own time. Only what
+    was done in one millisecond has no order then."""
+    path = tmp_path / "l.jsonl"
+    Program(path, seed=3)
+
+    def told() -> "list[tuple[str, bool]]":
+        return [(line.raw, written) for line, written in in_order(read([str(path)]))]
+
+    before = told()
+    late: "list[tuple[int, str]]" = []
+    out: "list[str]" = []
+    lines = path.read_text().splitlines()
+    for line in lines:  # every seventh call is written two seconds late
+        facts = json.loads(line)
+        out += [one for at, one in late if at < facts["now_ms"] - 2000]
+        late = [(at, one) for at, one in late if at >= facts["now_ms"] - 2000]
+        if sum(facts["call"].encode()) % 7 == 0:
+            late.append((facts["now_ms"], line))
+        else:
+            out.append(line)
+    out += [one for _, one in late]
+    path.write_text("\n".join(out) + "\n")
+    moved = sum(one != other for one, other in zip(lines, out))
+    after = told()
+    assert sorted(before) == sorted(after)
+    assert moved > 500
+    assert sum(one != other for one, other in zip(before, after)) < 40
+    assert checked(path).not_followed == 0

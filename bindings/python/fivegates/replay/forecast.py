@@ -111,7 +111,7 @@ class _World:
             self.engine.clock(first["unix_ms"] - first["now_ms"] + self.now_ms,
                               now_ms=self.now_ms)
         began = 0
-        for call in self.calls:
+        for call in sorted(self.calls, key=lambda one: one.began_ms):
             name = call.begin["workflow"]
             if name not in known:
                 self.out.no_workflow[name] = self.out.no_workflow.get(name, 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import json
 import os
 import typing
@@ -10,7 +11,7 @@ import typing
 from fivegates.errors import FivegatesError
 
 __all__ = ["Json", "Line", "Progress", "ReplayError", "WORDS", "at_ms",
-           "edited", "nusd_of", "read"]
+           "edited", "in_order", "nusd_of", "read"]
 
 Json = typing.Dict[str, typing.Any]
 Progress = typing.Callable[[int], object]
@@ -105,6 +106,57 @@ def at_ms(facts: Json, began_ms: int) -> int:
     """When a decision was made, on the host's clock: its line may have been
     written a little later."""
     return began_ms + int(facts["elapsed_ms"])
+
+
+# Lines of one moment may be written out of order by so much, by threads and
+# processes that share a file.
+_LATE_MS = 5_000
+
+
+def in_order(lines: "typing.Iterable[Line]") -> "typing.Iterator[tuple[Line, bool]]":
+    """Each line twice: when what it tells of was done (False), and when it was
+    written (True), in the order of these times; those of one millisecond and
+    those of one call as they stand. Torn lines are left out.
+
+    Raises ReplayError for a line without its time.
+    """
+    waiting: "list[tuple[int, int, Line, bool]]" = []
+    began: "dict[str, int]" = {}
+    latest: "dict[str, int]" = {}
+    newest = 0
+    for serial, line in enumerate(lines):
+        if line.facts is None:
+            continue
+        try:
+            done, written = _times(line.facts, began, latest)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise edited(line.place, exc) from None
+        newest = max(newest, written)
+        heapq.heappush(waiting, (done, 2 * serial, line, False))
+        heapq.heappush(waiting, (written, 2 * serial + 1, line, True))
+        while waiting and waiting[0][0] < newest - _LATE_MS:
+            yield heapq.heappop(waiting)[2:]
+    while waiting:
+        yield heapq.heappop(waiting)[2:]
+
+
+def _times(facts: Json, began: "dict[str, int]", latest: "dict[str, int]",
+           ) -> "tuple[int, int]":
+    """When what a line tells of was done, and when it was written."""
+    word, name = facts["line"], facts["call"]
+    done = written = int(facts["now_ms"])
+    if word == "call" and facts["step"] == 0:
+        done = began[name] = int(facts["began_ms"])
+        latest[name] = done
+    elif word == "decision" and name in began:
+        done = at_ms(facts, began[name])
+    if name in latest:
+        done = max(done, latest[name])
+        written = latest[name] = max(done, written)
+    if word == "end":
+        began.pop(name, None)
+        latest.pop(name, None)
+    return done, written
 
 
 def nusd_of(usd: "str | None") -> int:

@@ -61,6 +61,10 @@ def _check(report: Json) -> "list[RenderableType]":
         out.append(Text(f"{one['at']}: {one['line']}: " + "; ".join(
             f"{key} {pair['recorded']!r} is now {pair['now']!r}"
             for key, pair in list(one["members"].items())[:4])))
+    if found["differences"]:
+        out.append(Text("what calls share parts with the first difference: those "
+                        "after it may follow from it. Threads and processes that "
+                        "decide in one millisecond have no order in a ledger"))
     if not found["exact"] and not report["ledger"]["event_lines"]:
         out.append(Text("the ledger has no event lines, so when tokens came and "
                         "clocks were looked at is guessed"))
