@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import typing
 
-import httpx2
 import pytest
+from support.guarded import HTTP
 
 import fivegates
 from fivegates import transport
@@ -32,14 +32,14 @@ class Ledger:
         self.lines.append(json.loads(line))
 
 
-class Stopped(httpx2.BaseTransport):
+class Stopped(HTTP.BaseTransport):  # type: ignore[misc]
     """Traces some events, then raises."""
 
     def __init__(self, events: "list[str]", error: BaseException) -> None:
         self.events = events
         self.error = error
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+    def handle_request(self, request: typing.Any) -> typing.Any:
         for name in self.events:
             request.extensions["trace"](name, {})
         raise self.error
@@ -54,7 +54,7 @@ def post(events: "list[str]", error: BaseException,
             "price": {"input": 2.5, "output": 10}}},
         "workflows": {"w": {"routes": ["main"]}}})
     ledger = Ledger()
-    with transport.client(httpx2, engine, "w", ledger=ledger,
+    with transport.client(HTTP, engine, "w", ledger=ledger,
                           inner=Stopped(events, error)) as client:
         with pytest.raises(type(error)):
             client.post(f"{URL}/chat/completions", extensions=extensions,
