@@ -11,6 +11,7 @@ import anyio
 from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
+from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing
 from fivegates.transport.request import ModelRequest
 
@@ -43,7 +44,7 @@ def make(http: typing.Any) -> type:
             except GeneratorExit:  # dropped; perhaps by the garbage collector
                 raise
             except Exception as exc:
-                await wire.aclose()
+                await wire.close()
                 given.broke(exc)
             except BaseException:  # cancelled
                 await self.aclose()
@@ -55,7 +56,7 @@ def make(http: typing.Any) -> type:
             try:
                 self._given.left()
             finally:
-                await self._wire.aclose()
+                await self._wire.close()
 
     class AsyncGuardedTransport(http.AsyncBaseTransport):  # type: ignore[misc]
         """Sends each request to a model through an engine."""
@@ -112,7 +113,7 @@ class AsyncWire:
                 todo = steps.throw(error) if error else steps.send(reply)
                 reply = error = None
                 try:
-                    reply = await self._do(todo)
+                    reply = await getattr(self, todo[0])(*todo[1:])
                 except Exception as exc:
                     error = exc
         except StopIteration as stop:
@@ -122,40 +123,38 @@ class AsyncWire:
             try:
                 out = exchange.over(exc)
             finally:
-                await self.aclose()
+                await self.close()
             if isinstance(out, BaseException):
                 raise out
             return out
         finally:
             error = out = None  # their tracebacks hold this frame
 
-    async def _do(self, todo: "tuple[typing.Any, ...]") -> typing.Any:
-        kind = todo[0]
-        if kind == "open":
-            _, request, trace, until = todo
-            request.extensions["trace"] = trace.acallback
-            if self._stream is not None:
-                await self.aclose()
-            with anyio.move_on_after(_left(until)) as scope:
-                self._response = await self.inner.handle_async_request(request)
-            if scope.cancelled_caught:
-                raise Late("no answer in time")
-            self._stream = self._response.stream
-            self._fresh = True
-            return self._response
-        if kind == "all":
-            return await self._all(*todo[1:])
-        if kind == "read":
-            return await self._read(todo[1])
-        if kind == "close":
-            return await self.aclose()
-        if kind == "sleep":
-            return await anyio.sleep(todo[1])
-        reply = todo[1](*todo[2])
+    # ---- what an exchange yields, by name
+
+    async def open(self, request: typing.Any, trace: Trace,
+                   until: "float | None") -> typing.Any:
+        request.extensions["trace"] = trace.acallback
+        if self._stream is not None:
+            await self.close()
+        with anyio.move_on_after(_left(until)) as scope:
+            self._response = await self.inner.handle_async_request(request)
+        if scope.cancelled_caught:
+            raise Late("no answer in time")
+        self._stream = self._response.stream
+        self._fresh = True
+        return self._response
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+    async def ask(self, function: "typing.Callable[..., typing.Any]",
+                  args: "tuple[typing.Any, ...]") -> typing.Any:
+        reply = function(*args)
         return await reply if inspect.isawaitable(reply) else reply
 
-    async def _all(self, parts: "list[bytes]", most: "int | None",
-                   until: "float | None") -> None:
+    async def all(self, parts: "list[bytes]", most: "int | None",
+                  until: "float | None") -> None:
         size = 0
         try:
             with anyio.move_on_after(_left(until)) as scope:
@@ -167,9 +166,9 @@ class AsyncWire:
             if scope.cancelled_caught:
                 raise Late("the answer did not end in time")
         finally:
-            await self.aclose()
+            await self.close()
 
-    async def _read(self, until: "float | None") -> "bytes | None":
+    async def read(self, until: "float | None") -> "bytes | None":
         if self._fresh:
             self._fresh = False
             self.chunks = (self._response.aiter_bytes()
@@ -182,7 +181,7 @@ class AsyncWire:
                 return None
         raise Late("no content in time")
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Hangs up, where a request is open; also when cancelled."""
         stream, self._stream = self._stream, None
         if stream is not None:
