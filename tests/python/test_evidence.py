@@ -389,9 +389,15 @@ def test_progress_of_several_choices() -> None:
     assert choices_of(chunk) == {0: True, 1: False}
     assert choices_of({"choices": [{"delta": {}}]}) == {0: False}
     for odd in ({}, {"choices": None}, {"choices": [5]}, {"type": "ping"},
-                {"choices": True}, {"choices": "ab"}):
+                {"choices": True}, {"choices": "ab"},
+                {"choices": [{"delta": {"tool_calls": True}}]},
+                {"choices": [{"delta": {"content": 5, "tool_calls": [
+                    {"function": {"name": 5, "arguments": []}}]}}]},
+                {"choices": [{"message": {"tool_calls": 5}}]},
+                {"candidates": [{"content": {"parts": True}}]}):
         choices_of(odd)
         progress_of(odd)
+        answer_of(odd)
 
 
 def test_progress() -> None:

@@ -56,6 +56,14 @@ def _get(obj: object, *path: "str | int") -> typing.Any:
     return at
 
 
+def _items(value: object) -> "typing.Sequence[object]":
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, str) else 0
+
+
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -94,7 +102,7 @@ def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
     """Text and tool calls of a Messages or Responses content list."""
     texts: "list[str]" = []
     calls: "list[Facts]" = []
-    for block in content if isinstance(content, (list, tuple)) else ():
+    for block in _items(content):
         kind = _get(block, "type")
         if kind in ("text", "output_text"):
             texts.append(str(_get(block, "text") or ""))
@@ -126,7 +134,7 @@ def answer_of(result: object) -> Facts:
     if message is not None:
         text = _get(message, "content")
         reason = _get(result, "choices", 0, "finish_reason")
-        for one in _get(message, "tool_calls") or ():
+        for one in _items(_get(message, "tool_calls")):
             calls.append({"id": _get(one, "id"),
                           "name": _get(one, "function", "name"),
                           "arguments": _get(one, "function", "arguments")})
@@ -143,7 +151,7 @@ def answer_of(result: object) -> Facts:
                 for block in blocks):
             text = ""  # no block, or only thoughts: an empty answer
     elif _get(result, "candidates", 0) is not None:  # generateContent
-        for part in _get(result, "candidates", 0, "content", "parts") or ():
+        for part in _items(_get(result, "candidates", 0, "content", "parts")):
             if isinstance(_get(part, "text"), str) and not _get(part, "thought"):
                 text = (text or "") + _get(part, "text")
             if _get(part, "functionCall") is not None:
@@ -174,10 +182,6 @@ def is_event(chunk: object) -> bool:
         _get(chunk, "type"), str)
 
 
-def _items(value: object) -> "typing.Sequence[object]":
-    return value if isinstance(value, (list, tuple)) else ()
-
-
 def choices_of(chunk: object) -> "dict[int, bool]":
     """Of each choice in an event of a chat stream: has it given its reason?
 
@@ -194,15 +198,15 @@ def choices_of(chunk: object) -> "dict[int, bool]":
 def _choice(choice: object, out: Facts) -> None:
     delta = _get(choice, "delta")
     text = _get(delta, "content")
-    if text:
+    if text and isinstance(text, str):
         out["text"] = out.get("text", "") + text
     thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
     if thought:
         out["reasoning"] = out.get("reasoning", 0) + len(str(thought))
-    for one in _get(delta, "tool_calls") or ():
+    for one in _items(_get(delta, "tool_calls")):
         out["tool_args"] = (out.get("tool_args", 0)
-                            + len(_get(one, "function", "arguments") or "")
-                            + len(_get(one, "function", "name") or ""))
+                            + _length(_get(one, "function", "arguments"))
+                            + _length(_get(one, "function", "name")))
     word = finish_word(_get(choice, "finish_reason"))
     if word is not None:
         out["finish"] = word
@@ -234,7 +238,7 @@ def progress_of(chunk: object) -> Facts:
                 kind.startswith("response.reasoning") and kind.endswith(".delta")):
             out["reasoning"] = 1
         elif inner == "input_json_delta":
-            out["tool_args"] = len(_get(delta, "partial_json") or "")
+            out["tool_args"] = _length(_get(delta, "partial_json"))
         elif kind == "response.function_call_arguments.delta":
             out["tool_args"] = len(str(delta or ""))
         reason = _get(delta, "stop_reason")
