@@ -27,7 +27,7 @@ static int is_closed(const fg_health_ask *ask, int64_t t) {
 static uint32_t slower(uint32_t ms, uint32_t slow_q10) { return fg_sat32((uint64_t)ms * slow_q10 / FG_SLOW_ONE); }
 
 /* A first token later than this has queued; 0: it cannot be judged. expected: as the route is now, without a queue. */
-static uint32_t late_after(fg_route_rec *route, uint32_t kind, uint32_t prompt_tokens, uint32_t slow, uint32_t *expected) {
+static uint32_t late_after(fg_route_rec *route, uint32_t kind, uint32_t prompt_tokens, uint32_t took_ms, uint32_t slow, uint32_t *expected) {
   fg_learn *own = &route->learn[kind];
   const uint32_t samples = fg_learn_samples(own);
   if (samples < SAMPLES) {
@@ -37,8 +37,12 @@ static uint32_t late_after(fg_route_rec *route, uint32_t kind, uint32_t prompt_t
   if (samples < SKETCHED) {
     return *expected + *expected / 2 + LATE_MS;
   }
+  const uint32_t late = *expected + *expected / 4 + LATE_MS;
+  if (took_ms <= late) {
+    return late; /* as mostly: how much longer the spread would allow is not asked for */
+  }
   const uint32_t unusual = slower(fg_learn_quantile(own, prompt_tokens, UNUSUAL_PPM).ms, slow);
-  return fg_max32(*expected + *expected / 4 + LATE_MS, unusual + unusual / 4);
+  return fg_max32(late, unusual + unusual / 4);
 }
 
 /* What may be learned from: not while the route is suspected or slow, else a brownout becomes the norm; and sparingly where a queue may be of
@@ -62,7 +66,7 @@ void fg_health_first(const fg_health_ask *ask, uint32_t kind, uint32_t prompt_to
   fg_route_rec *route = ask->route;
   const fg_cadence speed = fg_cadence_look(&route->cadence, &route->cadence_usual, t);
   uint32_t expected = 0;
-  const uint32_t late = late_after(route, kind, prompt_tokens, fg_cadence_slow(&speed), &expected);
+  const uint32_t late = late_after(route, kind, prompt_tokens, took_ms, fg_cadence_slow(&speed), &expected);
   const uint32_t now = in_flight(ask);
   if (!is_closed(ask, t)) {
     return;
