@@ -959,6 +959,15 @@ enum { FG_LINE_CALL = 1, FG_LINE_DECISION = 2, FG_LINE_END = 3 };
 /* One JSON line of the ledger, without a newline. line: FG_LINE_*; d may be NULL for FG_LINE_CALL. No prompt, key or answer is in it. */
 FG_API uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t now_ms, char *buf,
                                uint32_t cap);
+typedef struct fg_served { /* how the provider calls the attempt that has just ended */
+  uint32_t size, zero;
+  fg_str response_id; /* of the answer: the id in its body or first event, or x-generation-id */
+  fg_str request_id;  /* of the request: x-request-id, request-id, x-amzn-requestid, apim-request-id */
+} fg_served;
+/* FG_LINE_DECISION of an attempt's end with its provider's ids, by which a bill's row is found again; in other decisions' lines they are left
+ * out. An id is 1 to 128 printable ASCII characters: another is left out, never cut. served NULL: no ids. */
+FG_API uint32_t fg_ledger_served(const fg_engine *e, const fg_call *c, const fg_decision *d, const fg_served *served, int64_t now_ms, char *buf,
+                                 uint32_t cap);
 /* The decision as compact JSON with wire names, the form vectors, bindings and ledger share. p NULL: routes have no names. "{}" for no
  * decision. */
 FG_API uint32_t fg_decision_json(const fg_policy *p, const fg_decision *d, char *buf, uint32_t cap);

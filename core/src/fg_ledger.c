@@ -8,7 +8,7 @@
 #include "fg_math.h"
 #include "fg_money.h"
 
-enum { LEDGER_VERSION = 1 };
+enum { LEDGER_VERSION = 1, ID_MAX = 128 };
 
 static void head(const fg_engine *e, const fg_call_state *s, const char *line, int64_t now_ms, fg_obj *o) {
   int64_t t = 0, wall = 0;
@@ -120,6 +120,20 @@ static void usage(const fg_attempt *a, fg_obj *o) {
   }
 }
 
+/* An id is somebody else's text: one that cannot be an id is none. A part of it would name nothing, or another. */
+static void id(fg_obj *o, const char *key, fg_str text) {
+  uint32_t i;
+  if (text.ptr == NULL || text.len == 0 || text.len > ID_MAX) {
+    return;
+  }
+  for (i = 0; i < text.len; i++) {
+    if (text.ptr[i] <= ' ' || text.ptr[i] > '~') {
+      return;
+    }
+  }
+  fg_obj_str(o, key, text);
+}
+
 /* What came of the attempt that has just ended. Times are since it began; the first token's is known of text that was not interrupted. */
 static void progress(const fg_attempt *a, fg_obj *outer) {
   fg_obj o;
@@ -185,7 +199,7 @@ static void asked(const fg_call_state *s, fg_obj *o) {
   }
 }
 
-static void decision_line(const fg_engine *e, const fg_call_state *s, const fg_decision *d, int64_t now_ms, fg_obj *o) {
+static void decision_line(const fg_engine *e, const fg_call_state *s, const fg_decision *d, const fg_served *served, int64_t now_ms, fg_obj *o) {
   const fg_policy *p = e->policy;
   fg_route_view v;
   if (d->route != 0 && d->route <= p->route_count) {
@@ -211,6 +225,10 @@ static void decision_line(const fg_engine *e, const fg_call_state *s, const fg_d
   }
   if (s->ended) {
     usage(&s->live, o);
+    if (served != NULL && served->size >= sizeof *served) {
+      id(o, "gen_ai.response.id", served->response_id);
+      id(o, "server_request_id", served->request_id);
+    }
   }
   fg_decision_members(p, d, o);
   asked(s, o);
@@ -239,7 +257,8 @@ static void end_line(const fg_engine *e, const fg_call_state *s, const fg_decisi
   money(o, "held_usd", held);          /* of it: attempts whose bill is not known */
 }
 
-uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t now_ms, char *buf, uint32_t cap) {
+static uint32_t write_line(const fg_engine *e, const fg_call *c, const fg_decision *d, const fg_served *served, uint32_t line, int64_t now_ms,
+                           char *buf, uint32_t cap) {
   const fg_call_state *s = c != NULL ? fg_state_const(c) : NULL;
   fg_text t;
   fg_obj o;
@@ -256,7 +275,7 @@ uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision 
     break;
   case FG_LINE_DECISION:
     head(e, s, "decision", now_ms, &o);
-    decision_line(e, s, d, now_ms, &o);
+    decision_line(e, s, d, served, now_ms, &o);
     break;
   default:
     head(e, s, "end", now_ms, &o);
@@ -265,4 +284,12 @@ uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision 
   }
   fg_obj_end(&o);
   return fg_text_end(&t);
+}
+
+uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t now_ms, char *buf, uint32_t cap) {
+  return write_line(e, c, d, NULL, line, now_ms, buf, cap);
+}
+
+uint32_t fg_ledger_served(const fg_engine *e, const fg_call *c, const fg_decision *d, const fg_served *served, int64_t now_ms, char *buf, uint32_t cap) {
+  return write_line(e, c, d, served, FG_LINE_DECISION, now_ms, buf, cap);
 }

@@ -97,6 +97,7 @@ static void live(const fg_engine *e, uint32_t turn, int64_t now) {
   (void)fg_ledger_line(e, &c, &d, FG_LINE_CALL, now + 9, text, sizeof text);
   (void)fg_ledger_line(e, &c, &d, FG_LINE_DECISION, now + 9, text, sizeof text);
   (void)fg_ledger_line(e, &c, &d, FG_LINE_END, now + 9, text, sizeof text);
+  (void)fg_ledger_served(e, &c, &d, NULL, now + 9, text, sizeof text);
   (void)fg_call_cancel(e, &c, now + 9, &d);
   (void)fg_call_end(e, &c);
   fg_sse_init(&s, FG_WIRE_CHAT, 0);

@@ -462,6 +462,11 @@ static void look(world *w, books *b) {
   n = fg_ledger_line(w->engine, &b->call, &d, FG_LINE_DECISION, w->now, text, sizeof text);
   MUST(memchr(text, 0, sizeof text) != NULL, "a ledger line without an end");
   note(w, &n, sizeof n);
+  fg_served served = {.size = sizeof served, .response_id = {text, (uint32_t)strlen(text), 0}, .request_id = borrow("req_1")};
+  char again[2048];
+  n = fg_ledger_served(w->engine, &b->call, &d, &served, w->now, again, sizeof again);
+  MUST(memchr(again, 0, sizeof again) != NULL, "a ledger line without an end");
+  note(w, &n, sizeof n);
 }
 
 static void clock_op(world *w, reader *r) {

@@ -117,6 +117,12 @@ describe("a call", function()
         assert.equal(first, call:ledger_line("decision"))
         cards.raised(call.ledger_line, call, "nope")
         cards.raised(call.ledger_line, call, "decision", {})
+        cards.raised(call.ledger_line, call, "decision", nil, nil, 5)
+        local named = require("cjson").decode(
+            call:ledger_line("decision", nil, nil, "gen-1", "req_2"))
+        assert.equal("gen-1", named["gen_ai.response.id"])
+        assert.equal("req_2", named.server_request_id)
+        assert.equal(first, call:ledger_line("decision", nil, nil, "no id", ""))
     end)
 
     it("has an id of its own, or the one given", function()

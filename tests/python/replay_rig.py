@@ -116,7 +116,9 @@ class OneCall:
         self.follow(self.call.decision)
 
     def write(self, word: typing.Any, decision: typing.Any = None) -> None:
-        self.program.lines.append(self.call.ledger_line(word, decision))
+        ids = ({"response_id": f"gen-{self.index}", "request_id": f"req_{self.live}"}
+               if self.index % 3 == 0 else {})
+        self.program.lines.append(self.call.ledger_line(word, decision, **ids))
 
     def end(self, decision: typing.Any) -> None:
         self.write("end", decision)

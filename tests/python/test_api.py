@@ -305,6 +305,33 @@ def test_ledger_lines(engine: fivegates.Engine) -> None:
     assert json.loads(line)["action"] == "proceed"
 
 
+def test_ledger_ids_stand_where_an_attempt_ended(engine: fivegates.Engine) -> None:
+    call = sent(engine)
+    ids = {"response_id": "gen-1", "request_id": "req_2"}
+    keys = ("gen_ai.response.id", "server_request_id")
+    begun = json.loads(call.ledger_line("decision", **ids))
+    assert not set(keys) & set(begun)  # nothing has ended yet
+    failed = call.failure({"status": 503})
+    plain = call.ledger_line("decision", failed)
+    line = json.loads(call.ledger_line("decision", failed, **ids))
+    assert [line.pop(key) for key in keys] == ["gen-1", "req_2"]
+    assert line == json.loads(plain)
+    assert plain == call.ledger_line("decision", failed, response_id=None)
+    end = call.ledger_line("end", failed, **ids)
+    assert not set(keys) & set(json.loads(end))
+
+
+@pytest.mark.parametrize("id", ["", " ", "a b", "a\nb", "x" * 129, "\u00e9",
+                                "\udc80", "a\x7f", "a\x00b"])
+def test_a_text_that_is_no_id_is_left_out(engine: fivegates.Engine, id: str) -> None:
+    call = sent(engine)
+    failed = call.failure({"status": 503})
+    assert (call.ledger_line("decision", failed, response_id=id, request_id=id)
+            == call.ledger_line("decision", failed))
+    whole = call.ledger_line("decision", failed, request_id="x" * 128)
+    assert json.loads(whole)["server_request_id"] == "x" * 128
+
+
 def test_tick_and_clock(policy: fivegates.Policy, clock: ManualClock) -> None:
     engine = fivegates.Engine(policy, clock=lambda: clock.now_ms, seed=1)
     call = engine.begin("w", unable=["cache", "preset"], **FACTS)

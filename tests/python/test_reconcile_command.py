@@ -110,8 +110,10 @@ class Ledger:
         self.lines.append(line + "\n")
 
 
-def test_a_ledger_of_the_engine(tmp_path: pathlib.Path) -> None:
-    """The core's own lines, and a bill: the first send timed out and was billed."""
+@pytest.mark.parametrize("known", ["response_id", "request_id", ""])
+def test_a_ledger_of_the_engine(tmp_path: pathlib.Path, known: str) -> None:
+    """The core's own lines, and a bill: the first send timed out and was billed.
+    What the provider called it makes a likely charge a certain one."""
     card = json.loads(json.dumps(CARD))
     card["routes"]["main"]["provider"] = "openrouter"
     (tmp_path / "card.json").write_text(json.dumps(card))
@@ -130,7 +132,8 @@ def test_a_ledger_of_the_engine(tmp_path: pathlib.Path) -> None:
         clock.advance(4000)
         decision = (call.success(prompt_tokens=1003, output_tokens=37) if last
                     else call.failure({"status": 502, "phase": "response"}))
-        ledger.write(call.ledger_line("decision", decision))
+        ids: typing.Any = {known: f"gen-{permit.attempt}"} if known else {}
+        ledger.write(call.ledger_line("decision", decision, **ids))
         assert decision.action == ("accept" if last else "retry")
         clock.advance(decision.wait_ms)
     ledger.write(call.ledger_line("end", decision))
@@ -147,7 +150,8 @@ def test_a_ledger_of_the_engine(tmp_path: pathlib.Path) -> None:
         assert ledger_facts["policies"] == {policy.fingerprint: 1}
         one, = report.findings()
         assert one["call"] == call.id
-        assert (one["confidence"], one["wasted_lo"], one["wasted_hi"]) == ("probable", "0.0031", "0.0031")
+        assert (one["confidence"], one["wasted_lo"], one["wasted_hi"]) == (
+            "certain" if known else "probable", "0.0031", "0.0031")
         assert (one["route"], one["workflow"], one["attempts"]) == ("main", "bare", [1])
 
 

@@ -390,9 +390,32 @@ function Call:id()
 end
 
 
+local served = new("fg_served")
+served.size = ffi.sizeof(served)
+local response_text, request_text  -- what served points into, kept alive
+
+
+local function id_of(out, given, name)
+    if given ~= nil and type(given) ~= "string" then
+        return raise("ledger_line: " .. name .. " must be a string or nil")
+    end
+    local id = given or ""
+    out.ptr, out.len = id, #id
+    return id
+end
+
+
+local function served_of(response_id, request_id)
+    response_text = id_of(served.response_id, response_id, "response_id")
+    request_text = id_of(served.request_id, request_id, "request_id")
+end
+
+
 -- One JSON line of the ledger, without a newline: "call", "decision" or "end".
--- decision: the latest, or a copy. No prompt, key or answer is in it.
-function Call:ledger_line(line, decision, now_ms)
+-- decision: the latest, or a copy. No prompt, key or answer is in it. response_id
+-- and request_id: the provider's, for the line of a decision that ended an
+-- attempt; one that is no printable ASCII of 1 to 128 characters is left out.
+function Call:ledger_line(line, decision, now_ms, response_id, request_id)
     local number = LINES[line]
     if not number then
         return raise("line is one of: call, decision, end")
@@ -401,6 +424,11 @@ function Call:ledger_line(line, decision, now_ms)
         return raise("ledger_line: decision must be a decision")
     end
     local now = ready(self, now_ms)
+    if (response_id or request_id) and line == "decision" then
+        served_of(response_id, request_id)
+        return text.ledger_served(self.engine.handle, self.ref,
+                                  (decision or self.decision).raw, served, now)
+    end
     return text.ledger_line(self.engine.handle, self.ref,
                             (decision or self.decision).raw, number, now)
 end

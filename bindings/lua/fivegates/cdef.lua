@@ -264,6 +264,9 @@ if not pcall(ffi.typeof, "fg_decision") then
         enum { FG_LINE_CALL=1, FG_LINE_DECISION=2, FG_LINE_END=3 };
         uint32_t fg_ledger_line(const fg_engine *e, const fg_call *c, const fg_decision *d, uint32_t line, int64_t
           now_ms, char *buf, uint32_t cap);
+        typedef struct fg_served { uint32_t size, zero; fg_str response_id; fg_str request_id; } fg_served;
+        uint32_t fg_ledger_served(const fg_engine *e, const fg_call *c, const fg_decision *d, const fg_served
+          *served, int64_t now_ms, char *buf, uint32_t cap);
         uint32_t fg_decision_json(const fg_policy *p, const fg_decision *d, char *buf, uint32_t cap);
         int64_t fg_host_now_ms(void);
         int64_t fg_host_unix_ms(void);
@@ -307,5 +310,6 @@ return {
         "fg_route_info",
         "fg_route_view",
         "fg_workflow_view",
+        "fg_served",
     },
 }

@@ -34,6 +34,17 @@ function _M.explain(engine, call, decision)
 end
 
 
+-- A decision's line; served: an fg_served.
+function _M.ledger_served(engine, call, decision, served, now_ms)
+    local need
+    repeat
+        need = C.fg_ledger_served(engine, call, decision, served, now_ms,
+                                  buffer, capacity)
+    until fits(need)
+    return string_of(buffer, need)
+end
+
+
 function _M.ledger_line(engine, call, decision, line, now_ms)
     local need
     repeat

@@ -366,7 +366,8 @@ class Call:
     def forget(self) -> None: ...
     def ledger_line(
         self, line: LedgerLine, decision: Decision | None = None, *,
-        now_ms: int | None = None,
+        now_ms: int | None = None, response_id: str | None = None,
+        request_id: str | None = None,
     ) -> str: ...
 
 @final

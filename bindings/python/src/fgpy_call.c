@@ -520,8 +520,10 @@ static PyMethodDef call_methods[] = {
      "forget()\n--\n\nLets go of the call without ending it, as a killed "
      "process does."},
     {"ledger_line", FGPY_METHOD(fgpy_call_ledger_line), FGPY_KW,
-     "ledger_line(line, decision=None, *, now_ms=None)\n--\n\nA line of the "
-     "ledger: call, decision or end."},
+     "ledger_line(line, decision=None, *, now_ms=None, response_id=None, "
+     "request_id=None)\n--\n\nA line of the ledger: call, decision or end. The "
+     "provider's ids go into the line of a decision that ended an attempt; one "
+     "that is no printable ASCII of 1 to 128 characters is left out."},
     {"_judged", FGPY_METHOD(call_judged), FGPY_KW, NULL},
     {"_answered", FGPY_METHOD(call_answered), FGPY_KW, NULL},
     {NULL, NULL, 0, NULL}};

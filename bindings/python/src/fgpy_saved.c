@@ -88,13 +88,43 @@ PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
 
 /* ---- ledger ---- */
 
-static const char *const ledger_names[] = {"line", "decision", "now_ms"};
+static const char *const ledger_names[] = {"line", "decision", "now_ms",
+                                           "response_id", "request_id"};
+
+/* An id of the provider's: text, or None; bytes of the str, as long as it lives. */
+static int id_of(PyObject *in, const char *name, fg_str *out) {
+  if (in == NULL || in == Py_None) {
+    return 0;
+  }
+  if (!PyUnicode_Check(in)) {
+    PyErr_Format(PyExc_TypeError, "%s must be text or None", name);
+    return -1;
+  }
+  Py_ssize_t len = 0;
+  const char *text = PyUnicode_AsUTF8AndSize(in, &len);
+  if (text == NULL) {
+    PyErr_Clear(); /* lone surrogates: no id */
+    return 0;
+  }
+  *out = (fg_str){.ptr = text, .len = len > UINT32_MAX ? UINT32_MAX : (uint32_t)len};
+  return 0;
+}
+
+static uint32_t write_line(const fgpy_call *self, const fg_decision *d,
+                           uint32_t line, const fg_served *served,
+                           int64_t now_ms, char *to, uint32_t cap) {
+  const fg_engine *e = self->engine->engine;
+  return line == FG_LINE_DECISION
+             ? fg_ledger_served(e, &self->box->call, d, served, now_ms, to, cap)
+             : fg_ledger_line(e, &self->box->call, d, line, now_ms, to, cap);
+}
 
 PyObject *fgpy_call_ledger_line(fgpy_call *self, PyObject *const *args,
                                 Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Call.ledger_line", ledger_names, 3, 2, 1};
+  static const fgpy_sig sig = {"Call.ledger_line", ledger_names, 5, 2, 1};
   fgpy_engine *e = self->engine;
-  PyObject *in[3];
+  fg_served served = {.size = sizeof served};
+  PyObject *in[5];
   int64_t now_ms = 0;
   uint32_t line = 0;
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0) {
@@ -125,9 +155,12 @@ PyObject *fgpy_call_ledger_line(fgpy_call *self, PyObject *const *args,
   if (fgpy_engine_ready(e, in[2], &now_ms) < 0) {
     return NULL;
   }
+  if (id_of(in[3], "response_id", &served.response_id) < 0 ||
+      id_of(in[4], "request_id", &served.request_id) < 0) {
+    return NULL;
+  }
   char small[4096];
-  uint32_t need = fg_ledger_line(e->engine, &self->box->call, d, line, now_ms,
-                                 small, sizeof small);
+  uint32_t need = write_line(self, d, line, &served, now_ms, small, sizeof small);
   if (need < sizeof small) {
     return PyUnicode_DecodeUTF8(small, (Py_ssize_t)need, "replace");
   }
@@ -135,8 +168,7 @@ PyObject *fgpy_call_ledger_line(fgpy_call *self, PyObject *const *args,
   if (big == NULL) {
     return PyErr_NoMemory();
   }
-  (void)fg_ledger_line(e->engine, &self->box->call, d, line, now_ms, big,
-                       need + 1);
+  (void)write_line(self, d, line, &served, now_ms, big, need + 1);
   PyObject *out = PyUnicode_DecodeUTF8(big, (Py_ssize_t)need, "replace");
   PyMem_Free(big);
   return out;

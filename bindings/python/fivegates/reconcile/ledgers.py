@@ -256,7 +256,8 @@ class _Reader:
         return (call.op, name, call.workflow, live.step, live.n, live.provider,
                 live.model, live.key, live.route, live.t0, max(_time(line), live.t0), state,
                 None if delivered else line["kind"],
-                line.get("gen_ai.response.id"), None, known, out, total,
+                line.get("gen_ai.response.id"), line.get("server_request_id"),
+                known, out, total,
                 line.get("gen_ai.usage.cache_read.input_tokens"),
                 line.get("gen_ai.usage.cache_creation.input_tokens"),
                 call.estimate, live.max_out, live.body, live.place)

@@ -193,7 +193,7 @@ class _Checker:
         if word == "end":
             self._come(now)
         made = live.call.ledger_line(word, live.decision if decision else None,
-                                     now_ms=now)
+                                     now_ms=now, **_ids(facts))
         if word == "end":
             live.call.end()
             del self.live[facts["call"]]
@@ -323,6 +323,13 @@ def judged(call: CoreCall, facts: Json, inner: int, when: int) -> Decision:
         facts.get("gen_ai.usage.input_tokens", 0),
         facts.get("gen_ai.usage.output_tokens", 0),
         nusd_of(facts.get("settled_usd")), when)
+
+
+def _ids(facts: Json) -> "dict[str, str]":
+    """What the provider called the attempt: no engine can know it."""
+    return {name: facts[key] for name, key in (
+        ("response_id", "gen_ai.response.id"),
+        ("request_id", "server_request_id")) if isinstance(facts.get(key), str)}
 
 
 def _members(recorded: Json, now: Json) -> "dict[str, tuple[object, object]]":
