@@ -26,6 +26,7 @@ uint32_t fg_sizeof(const char *name) {
     {"fg_failure", sizeof(fg_failure)},
     {"fg_answer", sizeof(fg_answer)},
     {"fg_decision", sizeof(fg_decision)},
+    {"fg_served", sizeof(fg_served)},
     {"fg_candidate", sizeof(fg_candidate)},
     {"fg_rung", sizeof(fg_rung)},
     {"fg_facts", sizeof(fg_facts)},

@@ -50,6 +50,7 @@ local Block = ffi.typeof([[
 local DECISION_SIZE = ffi.sizeof("fg_decision")
 local ID_MAX, ID_LENGTH = C.FG_CALL_ID_MAX, ids.LENGTH
 local EVENT_TERMINAL, EVENT_TOKEN = C.FG_EVENT_TERMINAL, C.FG_EVENT_TOKEN
+local served = new("fg_served", { size = ffi.sizeof("fg_served") })
 local LINES = { call = C.FG_LINE_CALL, decision = C.FG_LINE_DECISION,
                 ["end"] = C.FG_LINE_END }
 
@@ -390,24 +391,11 @@ function Call:id()
 end
 
 
-local served = new("fg_served")
-served.size = ffi.sizeof(served)
-local response_text, request_text  -- what served points into, kept alive
-
-
-local function id_of(out, given, name)
-    if given ~= nil and type(given) ~= "string" then
+local function id_of(id, name)
+    if id ~= nil and type(id) ~= "string" then
         return raise("ledger_line: " .. name .. " must be a string or nil")
     end
-    local id = given or ""
-    out.ptr, out.len = id, #id
-    return id
-end
-
-
-local function served_of(response_id, request_id)
-    response_text = id_of(served.response_id, response_id, "response_id")
-    request_text = id_of(served.request_id, request_id, "request_id")
+    return id or ""
 end
 
 
@@ -425,7 +413,10 @@ function Call:ledger_line(line, decision, now_ms, response_id, request_id)
     end
     local now = ready(self, now_ms)
     if (response_id or request_id) and line == "decision" then
-        served_of(response_id, request_id)
+        local response = id_of(response_id, "response_id")
+        local request = id_of(request_id, "request_id")
+        served.response_id.ptr, served.response_id.len = response, #response
+        served.request_id.ptr, served.request_id.len = request, #request
         return text.ledger_served(self.engine.handle, self.ref,
                                   (decision or self.decision).raw, served, now)
     end
