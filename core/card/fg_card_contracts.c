@@ -1,5 +1,5 @@
 /* Contracts: the approval of one route as a stand-in for one workflow. Read first; then every stand-in of every workflow gets its
- * verdict: the sections, the evidence, the fingerprint. */
+ * verdict: the sections, the evidence, the fingerprint, the price. */
 #include "fg_card.h"
 #include "fg_card_canon.h"
 #include "fg_card_number.h"
@@ -8,7 +8,7 @@
 /* ----------------------------------------------------------------- reading */
 
 typedef struct contract_in {
-  const cJSON *workflow, *route, *evidence, *changes;
+  const cJSON *workflow, *route, *price, *evidence, *changes;
   fg_pstr fingerprint, approved_by;
   uint32_t twin;
 } contract_in;
@@ -19,6 +19,7 @@ static const fg_field CONTRACT[] = {
     {.name = "route", .kind = FG_FIELD_NODE, .flags = FG_MUST, .offset = AT(route)},
     {.name = "fingerprint", .kind = FG_FIELD_TEXT, .offset = AT(fingerprint), .max = 128},
     {.name = "approved_by", .kind = FG_FIELD_TEXT, .offset = AT(approved_by), .max = 256},
+    {.name = "price", .kind = FG_FIELD_NODE, .offset = AT(price)},
     {.name = "evidence", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(evidence)},
     {.name = "twin", .kind = FG_FIELD_BOOL, .offset = AT(twin)},
     {.name = "changes", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(changes)},
@@ -122,6 +123,7 @@ static int read_contract(fg_card *c, const cJSON *node, uint32_t index) {
   k->node = node;
   k->index = index;
   k->measured_ms = k->expires_ms = -1;
+  k->price.input = FG_PRICE_UNKNOWN;
   if (!FG_READ(c, node, CONTRACT, &in, NULL) || !find_pair(c, &in, k)) {
     return 0;
   }
@@ -135,6 +137,13 @@ static int read_contract(fg_card *c, const cJSON *node, uint32_t index) {
   *slot = index + 1;
   if (k->twin && !same_model(c, k)) {
     return 0;
+  }
+  if (in.price != NULL) {
+    fg_card_push(c, "price");
+    if (!fg_card_read_price(c, in.price, &k->price)) {
+      return 0;
+    }
+    fg_card_pop(c);
   }
   if (in.evidence != NULL) {
     fg_card_push(c, "evidence");
@@ -283,7 +292,11 @@ static int judge(fg_card *c, fg_policy_standin *s, const fg_card_workflow *extra
   }
   fg_pstr f = k->fingerprint;
   int is_auto = fg_eq(c->block.ptr + f.off, f.len, "auto", 4);
-  return is_auto || f.off == s->fingerprint.off ? 1 : bar(c, s, FG_REASON_CONTRACT_STALE, "fingerprint");
+  if (!is_auto && f.off != s->fingerprint.off) {
+    return bar(c, s, FG_REASON_CONTRACT_STALE, "fingerprint");
+  }
+  int64_t was, now; /* last: a price alone needs no new measurement, and a new approval writes both */
+  return fg_card_price_changed(&k->price, r, &was, &now) == NULL ? 1 : bar(c, s, FG_REASON_CONTRACT_STALE, "price");
 }
 
 static int judge_workflow(fg_card *c, uint32_t index) {

@@ -20,6 +20,8 @@ typedef struct fg_lint { /* a warning until the block takes it */
   uint32_t path_off, path_len, message_off, message_len; /* into the block */
 } fg_lint;
 
+typedef struct fg_card_price { int64_t input, cached, output; } fg_card_price; /* nano-dollars per million tokens; FG_PRICE_UNKNOWN */
+
 typedef struct fg_card_contract { /* a contract between its reading and the verdict */
   const cJSON *node;
   fg_pstr fingerprint, approved_by, fixtures;
@@ -27,6 +29,7 @@ typedef struct fg_card_contract { /* a contract between its reading and the verd
   uint32_t workflow, standin, twin, has_cases, has_passed, has_score, has_primary_score;
   uint32_t cases, passed, score_ppm, primary_score_ppm;
   int64_t measured_ms, expires_ms; /* -1 = not given */
+  fg_card_price price;             /* as approved; input FG_PRICE_UNKNOWN: the approval states none */
   uint32_t drop_tools_off, drop_tools_count, drop_tools_all;
 } fg_card_contract;
 
@@ -164,6 +167,11 @@ int fg_card_schema(fg_card *c, const cJSON *node, fg_policy_workflow *w);
 int fg_card_tool_list(fg_card *c, const cJSON *node, uint32_t *off, uint32_t *count, uint32_t *any);
 int fg_card_quota(fg_card *c, const cJSON *node, fg_policy_quota *out);
 int fg_card_lint(fg_card *c);
+/* A price as routes and contracts write it; all of out is set. */
+int fg_card_read_price(fg_card *c, const cJSON *node, fg_card_price *out);
+/* The first part of a route's price that is not the approved one, what was approved and what it is now (FG_PRICE_UNKNOWN: it has none);
+ * NULL: all are, or the approval states no price. */
+const char *fg_card_price_changed(const fg_card_price *approved, const fg_policy_route *r, int64_t *was, int64_t *now);
 /* Bits of regions (or data classes) in the policy's table, made when they are new; 64 at most. */
 int fg_card_bits(fg_card *c, int regions, const cJSON *list, uint64_t *bits);
 

@@ -122,29 +122,54 @@ static void vendor_defaults(fg_policy_route *r, fg_str provider, fg_str api) {
 
 /* ------------------------------------------------------------------ routes */
 
-static int read_price(fg_card *c, const cJSON *node, void *out) {
-  fg_policy_route *r = out;
+int fg_card_read_price(fg_card *c, const cJSON *node, fg_card_price *out) {
   enum { USD = 1000000000 };
-#define AT(field) (uint32_t)offsetof(fg_policy_route, field)
+#define AT(field) (uint32_t)offsetof(fg_card_price, field)
   static const fg_field PRICE[] = {
-      {.name = "input", .kind = FG_FIELD_MONEY, .flags = FG_MUST, .offset = AT(price_input), .max = (int64_t)1000000 * USD},
-      {.name = "cached_input", .kind = FG_FIELD_MONEY, .offset = AT(price_cached), .max = (int64_t)1000000 * USD},
-      {.name = "output", .kind = FG_FIELD_MONEY, .flags = FG_MUST, .offset = AT(price_output), .max = (int64_t)1000000 * USD},
+      {.name = "input", .kind = FG_FIELD_MONEY, .flags = FG_MUST, .offset = AT(input), .max = (int64_t)1000000 * USD},
+      {.name = "cached_input", .kind = FG_FIELD_MONEY, .offset = AT(cached), .max = (int64_t)1000000 * USD},
+      {.name = "output", .kind = FG_FIELD_MONEY, .flags = FG_MUST, .offset = AT(output), .max = (int64_t)1000000 * USD},
   };
 #undef AT
+  out->input = out->cached = out->output = FG_PRICE_UNKNOWN;
   if (cJSON_IsString(node) && strcmp(node->valuestring, "free") == 0) {
-    r->price_input = r->price_cached = r->price_output = 0;
+    out->input = out->cached = out->output = 0;
     return 1;
   }
   if (!cJSON_IsObject(node)) {
     return FG_FAIL(c, FG_LOAD_BAD_TYPE, "this is ", fg_card_type(node), "; write {input, cached_input, output} in USD per million tokens, or \"free\"");
   }
-  if (!FG_READ(c, node, PRICE, r, NULL)) {
+  if (!FG_READ(c, node, PRICE, out, NULL)) {
     return 0;
   }
-  if (r->price_cached == FG_PRICE_UNKNOWN) {
-    r->price_cached = r->price_input; /* no discount known */
+  if (out->cached == FG_PRICE_UNKNOWN) {
+    out->cached = out->input; /* no discount known */
   }
+  return 1;
+}
+
+const char *fg_card_price_changed(const fg_card_price *approved, const fg_policy_route *r, int64_t *was, int64_t *now) {
+  const struct { const char *part; int64_t was, now; } PARTS[] = {
+      {"input", approved->input, r->price_input}, {"cached_input", approved->cached, r->price_cached}, {"output", approved->output, r->price_output}};
+  for (uint32_t i = 0; approved->input != FG_PRICE_UNKNOWN && i < FG_ARRAY_LEN(PARTS); i++) {
+    if (PARTS[i].was != PARTS[i].now) {
+      *was = PARTS[i].was;
+      *now = PARTS[i].now;
+      return PARTS[i].part;
+    }
+  }
+  return NULL;
+}
+
+static int read_price(fg_card *c, const cJSON *node, void *out) {
+  fg_policy_route *r = out;
+  fg_card_price price;
+  if (!fg_card_read_price(c, node, &price)) {
+    return 0;
+  }
+  r->price_input = price.input;
+  r->price_cached = price.cached;
+  r->price_output = price.output;
   return 1;
 }
 

@@ -117,6 +117,21 @@ static int lint_times(fg_card *c, const view *v) {
 
 /* ------------------------------------------------------------------- routes */
 
+static int lint_stale(fg_card *c, const view *v, uint32_t i) {
+  const fg_policy_standin *s = &v->w.standin[i];
+  const fg_policy_route r = route_at(c, s->route);
+  int64_t was = 0, now = 0;
+  if (!fg_eq(fg_block_at(&c->block, s->section.off), s->section.len, "price", 5)) {
+    return AT_CONTRACT(c, v, i, "fingerprint", "the card changed since the approval: stale; check again and approve ", quote_text(c, s->fingerprint));
+  }
+  const char *part = fg_card_price_changed(&c->contract[v->extra->contract[i] - 1].price, &r, &was, &now);
+  if (now == FG_PRICE_UNKNOWN) {
+    return AT_CONTRACT(c, v, i, "price", "a price was approved, and ", quote_route(c, s->route), " states none now: stale; give the route its price");
+  }
+  return AT_CONTRACT(c, v, i, "price", quote_route(c, s->route), " costs ", part, " ", fg_card_number_text(c, now, 9), " now, approved was ", fg_card_number_text(c, was, 9),
+                     ": stale; look at what it costs, and write the price you approve");
+}
+
 static int lint_verdict(fg_card *c, const view *v, uint32_t i) {
   const fg_policy_standin *s = &v->w.standin[i];
   if (s->barred == FG_REASON_NOT_APPROVED && v->extra->contract[i] == 0) {
@@ -126,7 +141,7 @@ static int lint_verdict(fg_card *c, const view *v, uint32_t i) {
     return AT_CONTRACT(c, v, i, NULL, "no fingerprint, so nothing is approved; the one to approve is ", quote_text(c, s->fingerprint));
   }
   if (s->barred == FG_REASON_CONTRACT_STALE) {
-    return AT_CONTRACT(c, v, i, "fingerprint", "the card changed since the approval: stale; check again and approve ", quote_text(c, s->fingerprint));
+    return lint_stale(c, v, i);
   }
   if (s->barred == FG_REASON_MISSING_EVIDENCE) {
     return AT_CONTRACT(c, v, i, "evidence", quote_text(c, s->section), " is missing: the route is never used; run the fixtures and add it");

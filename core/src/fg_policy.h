@@ -65,7 +65,7 @@ typedef struct fg_policy_route {
 typedef struct fg_policy_standin {
   uint32_t route;           /* index into routes[] */
   uint32_t barred;          /* FG_REASON_* of the contract gate; 0 = approved as far as a card can tell (expiry is looked at per call) */
-  fg_pstr section;          /* "data.regions": the first key that fails, or "evidence", "fingerprint" */
+  fg_pstr section;          /* "data.regions": the first key that fails, or "evidence", "fingerprint", "price" */
   int64_t measured_unix_ms, expires_unix_ms; /* expires 0 = no date (the primary) */
   uint32_t score_ppm, drop_ppm; /* evidence score; primary_score - score, floor 0 */
   uint32_t ladder_only;     /* 1: not in `routes`, serves only a smaller_model step */

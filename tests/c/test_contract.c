@@ -108,6 +108,55 @@ static void prices(void) {
   }
 }
 
+/* The price that was approved against the route's own, exact to the nano-dollar, whatever the spelling. */
+static void approved_prices(void) {
+  static const struct { const char *approved, *price; int same; } ROWS[] = {
+      {"{'input': 2.5, 'output': 10}", "'price': {'input': '2.50', 'output': '10.000000000'},", 1},
+      {"{'input': '002.5', 'cached_input': 2.5, 'output': 1e1}", "'price': {'input': 2.5, 'output': 10},", 1}, /* cached as input when not stated */
+      {"{'input': 2.5, 'output': 10}", "'price': {'input': 2.5, 'cached_input': '2.5', 'output': 10},", 1},
+      {"'free'", "'price': {'input': 0, 'output': '0.0'},", 1},
+      {"{'input': 0, 'output': 0}", "'price': 'free',", 1},
+      {"{'input': 2.5, 'output': 10}", "'price': {'input': 2.500000001, 'cached_input': 2.5, 'output': 10},", 0},
+      {"{'input': 2.5, 'output': 10}", "'price': {'input': 2.5, 'cached_input': 1.25, 'output': 10},", 0},
+      {"{'input': 2.5, 'output': 10}", "'price': {'input': 2.5, 'output': '9.999999999'},", 0}, /* cheaper is another price, too */
+      {"{'input': 2.5, 'output': 10}", "'price': 'free',", 0},
+      {"{'input': 2.5, 'output': 10}", "", 0},
+      {"'free'", "", 0}};
+  for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+    char contract[512];
+    snprintf(contract, sizeof contract, "'price': %s, " EVIDENCE, ROWS[i].approved);
+    fg_policy *p = make((parts){.contract = contract, .rest = ROWS[i].price});
+    const fg_policy_standin *s = stand_in(p);
+    if (!FG_EQ(s->barred, ROWS[i].same ? 0 : FG_REASON_CONTRACT_STALE) ||
+        !FG_EQ_BYTES((const char *)p + s->section.off, s->section.len, ROWS[i].same ? "" : "price")) {
+      printf("  row %zu\n", i);
+    }
+    card_drop(p);
+  }
+}
+
+/* What is said first of a stand-in with several faults: what an approval is worth nothing without comes before the approval. */
+static void first_fault(void) {
+  static const struct { const char *requires, *contract; uint32_t barred; const char *section; } ROWS[] = {
+      {"'data': {'training': false}", "'fingerprint': 'sha256:0', 'price': 'free'", FG_REASON_CONTRACT_SECTION_FAILS, "data.training"},
+      {"", "'fingerprint': 'sha256:0', 'price': 'free'", FG_REASON_MISSING_EVIDENCE, "evidence.cases"},
+      {"'quality': {'cases_min': 101}", "'fingerprint': 'sha256:0', 'price': 'free', " EVIDENCE, FG_REASON_CONTRACT_SECTION_FAILS, "quality.cases_min"},
+      {"", "'fingerprint': 'sha256:0', 'price': 'free', " EVIDENCE, FG_REASON_CONTRACT_STALE, "fingerprint"},
+      {"", "'price': 'free', " EVIDENCE, FG_REASON_NOT_APPROVED, "fingerprint"}};
+  for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+    char text[2048];
+    snprintf(text, sizeof text,
+             "{'version': 1, 'routes': {'a': {'provider': 'p', 'model': 'm'}, 'b': {'provider': 'q', 'model': 'm', 'price': {'input': 1, 'output': 1}}}, 'workflows': {'w': "
+             "{'routes': ['a', 'b'], 'requires': {%s}}}, 'contracts': [{'workflow': 'w', 'route': 'b', %s}]}", ROWS[i].requires, ROWS[i].contract);
+    fg_policy *p = card_must(text, 0);
+    const fg_policy_standin *s = stand_in(p);
+    if (!FG_EQ(s->barred, ROWS[i].barred) || !FG_EQ_BYTES((const char *)p + s->section.off, s->section.len, ROWS[i].section)) {
+      printf("  row %zu\n", i);
+    }
+    card_drop(p);
+  }
+}
+
 /* ------------------------------------------------------------------ evidence */
 
 static void verdict(const char *contract, const char *requires, uint32_t barred, const char *section) {
@@ -184,12 +233,12 @@ static void fingerprints(void) {
   FG_CHECK(strcmp(a, b) != 0);
   card_drop(p);
   /* A stated fingerprint: right, or stale after any change of the pair. */
-  static const char *const RESTS[] = {"", "'version': '2',", "'weight': 5,"};
-  static const uint32_t WANT[] = {0, FG_REASON_CONTRACT_STALE, 0};
+  static const char *const RESTS[] = {"", "'version': '2',", "'weight': 5,", "'price': 'free',"};
+  static const uint32_t WANT[] = {0, FG_REASON_CONTRACT_STALE, 0, 0};
   p = make((parts){.rest = ""});
   fingerprint_of(p, a);
   card_drop(p);
-  for (uint32_t i = 0; i < 3; i++) {
+  for (uint32_t i = 0; i < 4; i++) {
     char text[4096];
     snprintf(text, sizeof text,
              "{'version': 1, 'routes': {'a': {'provider': 'p', 'model': 'm'}, 'b': {'provider': 'q', 'model': 'm', %s 'account': 'z'}}, 'workflows': {'w': {'routes': ['a', 'b']}},"
@@ -420,6 +469,8 @@ static void calendar(void) {
 int main(void) {
   sections();
   prices();
+  approved_prices();
+  first_fault();
   evidence();
   fingerprints();
   ladder_floor();
