@@ -828,6 +828,9 @@ FG_API int32_t fg_sse_feed(fg_sse *s, const char *bytes, uint32_t len);
 /* Finish reason, usage (tokens, nano-dollars) and counts seen so far, for fg_call_success and fg_call_usage. out->output stays empty: the
  * text is not kept. FG_OK, FG_ERR_ARG, FG_ERR_ABI. */
 FG_API int32_t fg_sse_answer(const fg_sse *s, fg_answer *out);
+/* The answer's id as its provider calls it (at most 79 bytes of UTF-8), for fg_ledger_served; empty until it was told. Points into s: use it
+ * before s is fed again or dropped. FG_OK, FG_ERR_ARG. */
+FG_API int32_t fg_sse_id(const fg_sse *s, fg_str *out);
 /* Progress and an in-band error as evidence, for fg_call_failure: fills status and phase where the caller left them unknown, the
  * progress fields, terminal and body; the other fields stay. body points into s: use it before s is fed again or dropped. FG_OK,
  * FG_ERR_ARG, FG_ERR_ABI. */

@@ -24,7 +24,7 @@
   XX(EVALCOUNT, "evalcount") XX(EXCEPTION, "exception") XX(REASONING, "reasoning") XX(REQUESTID, "requestid") \
   XX(RESETTIME, "resettime") XX(STATUSMSG, "statusmsg") XX(TOOLCALLS, "toolcalls") XX(TOOLUSEID, "tooluseid") \
   XX(TRACEBACK, "traceback") XX(CANDIDATES, "candidates") XX(DONEREASON, "donereason") XX(INNERERROR, "innererror") \
-  XX(OUTPUTTEXT, "outputtext") XX(QUOTALIMIT, "quotalimit") XX(RESETAFTER, "resetafter") XX(RETRYAFTER, "retryafter") \
+  XX(OUTPUTTEXT, "outputtext") XX(QUOTALIMIT, "quotalimit") XX(RESETAFTER, "resetafter") XX(RESPONSEID, "responseid") XX(RETRYAFTER, "retryafter") \
   XX(RETRYDELAY, "retrydelay") XX(STATUSCODE, "statuscode") XX(STATUSTEXT, "statustext") XX(STOPREASON, "stopreason") \
   XX(VALIDATION, "validation") XX(VIOLATIONS, "violations") XX(BLOCKREASON, "blockreason") XX(DESCRIPTION, "description") \
   XX(FAULTSTRING, "faultstring") XX(FINALSTATUS, "finalstatus") XX(INPUTTOKENS, "inputtokens") XX(LIMITSOURCE, "limitsource") \

@@ -324,6 +324,15 @@ int32_t fg_sse_answer(const fg_sse *public, fg_answer *out) {
   return FG_OK;
 }
 
+int32_t fg_sse_id(const fg_sse *public, fg_str *out) {
+  if (public == NULL || out == NULL) {
+    return FG_ERR_ARG;
+  }
+  const sse_state *s = state_of(public);
+  *out = s->id_whole ? fg_str_make(s->id, s->id_len) : (fg_str){0};
+  return FG_OK;
+}
+
 int32_t fg_sse_evidence(const fg_sse *public, fg_evidence *out) {
   if (public == NULL || out == NULL) {
     return FG_ERR_ARG;

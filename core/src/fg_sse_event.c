@@ -13,6 +13,23 @@ static uint32_t characters(fg_str t) {
 
 /* ------------------------------------------------------------ strings */
 
+/* The first id told is the answer's. One that is too long is none: a part of it would name another. */
+static void id_piece(sse_state *s, const fg_scan_event *e) {
+  if (s->id_whole) {
+    return;
+  }
+  if (e->first) {
+    s->id_len = 0;
+  }
+  if (e->text.len > FG_SSE_ID - s->id_len) {
+    s->id_len = FG_SSE_ID;
+    return;
+  }
+  memcpy(s->id + s->id_len, e->text.ptr, e->text.len);
+  s->id_len += e->text.len;
+  s->id_whole = e->last && s->id_len > 0 && s->id_len < FG_SSE_ID;
+}
+
 static void string_piece(sse_state *s, const fg_scan_event *e) {
   sse_event *v = &s->ev;
   uint32_t n = characters(e->text);
@@ -74,6 +91,12 @@ static void string_piece(sse_state *s, const fg_scan_event *e) {
   case FG_P2(OUTPUT, NAME):
   case FG_P5(CANDIDATES, CONTENT, PARTS, FUNCTIONCALL, NAME):
     v->tools += e->first && n > 0;
+    break;
+  case FG_P1(ID):
+  case FG_P2(RESPONSE, ID):
+  case FG_P2(MESSAGE, ID):
+  case FG_P1(RESPONSEID):
+    id_piece(s, e);
     break;
   case FG_P1(DELTA):
     v->typed += n;

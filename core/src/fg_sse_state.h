@@ -5,7 +5,7 @@
 #include "fg_keys.h"
 #include "fg_scan.h"
 
-enum { FG_SSE_RAW = 1280, FG_SSE_WORD = 40, FG_SSE_EVENT_MAX = 65536 };
+enum { FG_SSE_RAW = 1192, FG_SSE_WORD = 40, FG_SSE_ID = 80, FG_SSE_EVENT_MAX = 65536 };
 enum { FG_SSE_MODE_NEW = 0, FG_SSE_MODE_LINES, FG_SSE_MODE_JSON, FG_SSE_MODE_OTHER };
 
 /* Of the event being read; judged when it is complete, as a client would. */
@@ -41,6 +41,8 @@ typedef struct sse_state {
   char name[FG_SSE_WORD];     /* its `event:` line */
   char reason[FG_SSE_WORD];   /* the finish reason as given */
   uint32_t reason_len;
+  uint32_t id_len, id_whole;  /* id_whole: 1 when all of it is there */
+  char id[FG_SSE_ID];         /* the answer's own, as its provider calls it */
   char raw[FG_SSE_RAW];       /* the event's data; kept once it is an error */
 } sse_state;
 

@@ -33,6 +33,44 @@ static void run(seen *o, const char *text, uint32_t len, uint32_t flags) {
     }
   }
 }
+/* Whose answer it is, cut anywhere: told once, and then kept. */
+static void id_is(const char *text, uint32_t flags, const char *want) {
+  const uint32_t len = (uint32_t)strlen(text);
+  for (uint32_t step = 1; step <= len; step++) {
+    seen o;
+    fg_str id = {0};
+    feed(&o, text, len, step, flags);
+    FG_EQ(fg_sse_id(&o.s, &id), FG_OK);
+    if (!FG_CHECK(fg_str_eq(id, fg_str_make(want, (uint32_t)strlen(want))))) {
+      printf("  in pieces of %u: %.*s of %.60s\n", step, (int)id.len, id.ptr, text);
+      return;
+    }
+  }
+}
+
+static void ids(void) {
+  static char text[400];
+  fg_str id;
+  id_is("data: {\"id\":\"chatcmpl-1\",\"choices\":[]}\n\ndata: {\"id\":\"other\",\"choices\":[]}\n\n", 0, "chatcmpl-1");
+  id_is("data: {\"id\":null,\"choices\":[]}\n\ndata: {\"id\":\"\"}\n\ndata: {\"id\":\"gen-2\"}\n\n", 0, "gen-2");
+  id_is("data: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_3\",\"output\":[{\"id\":\"msg_9\"}]}}\n\n", 0, "resp_3");
+  id_is("data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_4\"}}\n\ndata: {\"type\":\"content_block_start\",\"content_block\":{\"id\":\"toolu_1\"}}\n\n", 0,
+        "msg_4");
+  id_is("data: {\"candidates\":[],\"responseId\":\"abc\"}\n\n", 0, "abc");
+  id_is("{\"id\":\"msg_5\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_2\"}]}", FG_SSE_WHOLE, "msg_5");
+  id_is("{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"call_1\"}]}}],\"id\":\"a\\u00e4\\n\"}", FG_SSE_WHOLE, "a\xc3\xa4\n");
+  id_is("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"call_1\"}]}}]}\n\ndata: {\"id\":17}\n\n", 0, "");
+  for (uint32_t n = 78; n < 83; n++) { /* 79 are the most; a part of a longer one is none */
+    memcpy(text, "{\"id\":\"", 7);
+    memset(text + 7, 'x', n);
+    memcpy(text + 7 + n, "\"}", 3);
+    seen o;
+    feed(&o, text, (uint32_t)strlen(text), 7, FG_SSE_WHOLE);
+    FG_EQ(fg_sse_id(&o.s, &id), FG_OK);
+    FG_EQ(id.len, n < 80 ? n : 0);
+  }
+  FG_EQ(fg_sse_id(NULL, &id), FG_ERR_ARG);
+}
 #define RUN(o, text) run((o), (text), (uint32_t)sizeof(text) - 1, 0)
 
 static void chat(void) {
@@ -259,6 +297,7 @@ int main(void) {
   gemini();
   others();
   framing();
+  ids();
   long_event();
   return fg_test_end("sse");
 }

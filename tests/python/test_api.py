@@ -426,8 +426,9 @@ def test_names_and_gates() -> None:
 
 def test_sse_scanner() -> None:
     scanner = fivegates.SseScanner("chat")
-    text = ('data: {"choices":[{"index":0,"delta":{"content":"hi"},'
-            '"finish_reason":null}]}\n\n'
+    assert scanner.response_id() is None
+    text = ('data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":'
+            '{"content":"hi"},"finish_reason":null}]}\n\n'
             'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],'
             '"usage":{"prompt_tokens":9,"completion_tokens":2}}\n\n'
             'data: [DONE]\n\n')
@@ -441,6 +442,7 @@ def test_sse_scanner() -> None:
     assert answer["prompt_tokens"] == 9
     assert answer["output_tokens"] == 2
     assert scanner.evidence()["progress"]["visible"] > 0
+    assert scanner.response_id() == "chatcmpl-1"
     whole = fivegates.SseScanner("chat", whole=True)
     assert whole.feed(bytearray(b'{"error": {"message": "x"}}')) & (
         fivegates.SAW_ERROR)

@@ -212,6 +212,7 @@ if not pcall(ffi.typeof, "fg_decision") then
         void fg_sse_init(fg_sse *s, uint32_t wire, uint32_t flags);
         int32_t fg_sse_feed(fg_sse *s, const char *bytes, uint32_t len);
         int32_t fg_sse_answer(const fg_sse *s, fg_answer *out);
+        int32_t fg_sse_id(const fg_sse *s, fg_str *out);
         int32_t fg_sse_evidence(const fg_sse *s, fg_evidence *out);
         int32_t fg_card_load(const char *text, uint64_t len, const fg_mem *mem, fg_policy **out, fg_error *err);
         void fg_policy_free(fg_policy *p, const fg_mem *mem);

@@ -6,6 +6,7 @@ local C = require("fivegates.lib").C
 local check = require "fivegates.check"
 local errors = require "fivegates.errors"
 local names = require "fivegates.names"
+local text = require "fivegates.text"
 
 local raise = errors.raise
 local refused = errors.refused
@@ -35,6 +36,7 @@ local PART = 1073741824  -- the library counts a chunk's bytes in 32 bits
 
 local answer = ffi.new("fg_answer")
 local evidence = ffi.new("fg_evidence")
+local id = ffi.new("fg_str")
 local finishes, phases = names.name.finish, names.name.phase
 
 
@@ -103,6 +105,16 @@ function Scanner:answer(into)
     out.cost_nusd = tonumber(a.cost_nusd)
     out.final = bit.band(a.flags, C.FG_ANSWER_USAGE_FINAL) ~= 0
     return out
+end
+
+
+-- The answer's id as its provider calls it; nil until it was told.
+function Scanner:response_id()
+    local rc = C.fg_sse_id(self.memory, id)
+    if rc ~= 0 then
+        return refused("response_id", rc)
+    end
+    return text.of(id)
 end
 
 

@@ -100,6 +100,19 @@ static PyObject *sse_evidence(fgpy_sse *self, PyObject *unused) {
       fgpy_name(self->st, FG_TABLE_FINISH, e.terminal));
 }
 
+static PyObject *sse_response_id(fgpy_sse *self, PyObject *unused) {
+  (void)unused;
+  fg_str id = {0};
+  int32_t rc = fg_sse_id(&self->sse, &id);
+  if (rc != FG_OK) {
+    return fgpy_fail(self->st, rc, "response_id");
+  }
+  if (id.len == 0) {
+    Py_RETURN_NONE;
+  }
+  return PyUnicode_DecodeUTF8(id.ptr, (Py_ssize_t)id.len, "replace");
+}
+
 static PyMethodDef sse_methods[] = {
     {"feed", (PyCFunction)sse_feed, METH_O,
      "feed(chunk)\n--\n\nReads decoded bytes, cut anywhere; the SAW_* bits of "
@@ -108,6 +121,9 @@ static PyMethodDef sse_methods[] = {
      "answer()\n--\n\nUsage, finish reason and counts so far."},
     {"evidence", (PyCFunction)sse_evidence, METH_NOARGS,
      "evidence()\n--\n\nProgress and any error inside the stream."},
+    {"response_id", (PyCFunction)sse_response_id, METH_NOARGS,
+     "response_id()\n--\n\nThe answer's id as its provider calls it; None "
+     "until it was told."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot sse_slots[] = {
