@@ -187,6 +187,8 @@ build = {
             "bindings/lua/fivegates/resty/reply.lua",
         ["fivegates.resty.request"] =
             "bindings/lua/fivegates/resty/request.lua",
+        ["fivegates.resty.served"] =
+            "bindings/lua/fivegates/resty/served.lua",
         ["fivegates.resty.status"] =
             "bindings/lua/fivegates/resty/status.lua",
         ["fivegates.resty.stream"] =

@@ -377,6 +377,33 @@ def test_a_call_is_told_what_the_request_is(run: Run) -> None:
     assert line["tenant"]  # its hash
 
 
+def ids_of(gateway: Gateway) -> "list[tuple[str | None, str | None]]":
+    return [(one.get("gen_ai.response.id"), one.get("server_request_id"))
+            for one in gateway.ledger() if "progress" in one]
+
+
+def with_head(reply: bytes, *lines: bytes) -> bytes:
+    first, rest = reply.split(b"\r\n", 1)
+    return b"\r\n".join([first, *lines, rest])
+
+
+def test_the_ledger_names_an_attempt_as_its_provider_does(run: Run) -> None:
+    upstream = Upstream(main=[
+        with_head(DOWN, b"X-Generation-Id: gen-1", b"X-Request-Id: r-1"),
+        whole()], backup=[DOWN])
+    gateway = run(upstream)
+    client(gateway).chat.completions.create(**ASK)
+    (first, second), found = ids_of(gateway), json.loads(whole().split(b"\r\n\r\n")[1])
+    assert (first, second) == (("gen-1", "r-1"), (found["id"], "req_1"))
+
+
+def test_a_cut_stream_has_its_id(run: Run) -> None:
+    gateway = run(Upstream(main=[stream([delta("one")])], backup=[DOWN]))
+    with pytest.raises(Exception):  # noqa: B017  (any SDK's)
+        list(client(gateway).chat.completions.create(**ASK, stream=True))
+    assert ids_of(gateway)[-1] == ("c1", None)
+
+
 @pytest.mark.parametrize(("raw", "status", "code"), [
     (b"", 400, "invalid_json"), (b"[1]", 400, "invalid_json"),
     (b'{"model": NaN}', 400, "invalid_json"),

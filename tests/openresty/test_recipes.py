@@ -257,6 +257,8 @@ def test_log_hears_of_faults(logged: Run, fault: typing.Any,
     gateway.ended()
     found = [one["kind"] for one in gateway.ledger() if one["line"] == "decision"]
     assert kind is None or found[-1] == kind
+    named = {one.get("gen_ai.response.id") for one in gateway.ledger()} - {None}
+    assert named == (set() if kind == "reset" else {"c1"})
     assert gateway.engine().route("main")["in_flight"] == 0
 
 

@@ -179,26 +179,15 @@ end
 
 -- ---- sending
 
-local function changes_of(decision)
-    local out = {}
-    for _, name in ipairs(decision.change) do
-        out[name] = true
-    end
-    if out.max_tokens then
-        out.max_tokens = decision.max_tokens
-    end
-    return out
-end
-
-
-local function body_of(self, permit)
-    local workflow, route = self.workflow, permit.route
-    local all = permit.ladder_step == "without_tools"
-    local policy = self.engine.policy
-    return edits.apply(self.request, self.target.model, changes_of(permit),
+-- The body as a send by this decision has it; nil where an edit cannot be made.
+function Attempt:body_of(decision)
+    local workflow, route = self.workflow, decision.route
+    local all = decision.ladder_step == "without_tools"
+    local policy, target = self.engine.policy, self.gateway.targets[route]
+    return edits.apply(self.request, target.model, edits.changes_of(decision),
                        function(tool)
         return all or policy:drops_tool(workflow, route, tool)
-    end)
+    end, target.provider, self.gateway.prompt_tokens)
 end
 
 
@@ -210,6 +199,7 @@ local function reset(self, permit)
     self.idle_ms, self.progress_ms = permit.idle_ms, permit.progress_ms
     self.total_ms = permit.total_ms
     self.scanner, self.saw, self.visible, self.stopped = nil, 0, 0, false
+    self.head = nil
     self.tail, self.last, self.rest = nil, nil, 0
     self.no_speed = progress.several(self.request.body)
 end
@@ -226,7 +216,14 @@ function Attempt:send(permit)
         self.keyless = true
         return self:failed(targets.no_key(target))
     end
-    local body = body_of(self, permit)
+    local body = self:body_of(permit)
+    if not body then  -- lacks() was not asked: another decision now
+        must(call:unable("edit"))
+        return self:failed { phase = "connect", origin = "local",
+                             headers = SAME_AGAIN, transport = {
+            lib = "fivegates", kind = "edit",
+            message = "the request cannot be edited as the engine asks" } }
+    end
     local head = targets.head(target, self.request, #body, call:id(),
                               permit.attempt, gateway.forward)
     local connect_ms = permit.connect_ms > 0 and permit.connect_ms or 5000

@@ -4,6 +4,7 @@
 local attempts = require "fivegates.resty.attempt"
 local client = require "fivegates.resty.client"
 local reply = require "fivegates.resty.reply"
+local served = require "fivegates.resty.served"
 local targets = require "fivegates.resty.target"
 
 local error = error
@@ -55,7 +56,8 @@ end
 function Exchange:told(decision)
     local gateway = self.gateway
     if gateway.ledger then
-        gateway.ledger(self.call:ledger_line("decision", decision))
+        gateway.ledger(self.call:ledger_line(
+            "decision", decision, nil, served.of_head(self.head, self.scanner)))
     end
     if gateway.recent then
         gateway.recent(decision)
@@ -110,10 +112,12 @@ end
 -- What of a decision this gateway cannot do; the engine decides again.
 function Exchange:lacks(decision)
     for _, change in ipairs(decision.change) do
-        if change == "compact" or change == "no_stream" or change == "stream"
-           or change == "prefill" then
+        if change == "no_stream" or change == "stream" or change == "prefill" then
             return "edit"
         end
+    end
+    if #decision.change > 0 and not self:body_of(decision) then
+        return "edit"
     end
     local target = self.gateway.targets[decision.route]
     if not target or decision.route == self.primary then

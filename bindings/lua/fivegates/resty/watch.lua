@@ -4,6 +4,7 @@
 
 local fivegates = require "fivegates"
 local progress = require "fivegates.resty.progress"
+local served = require "fivegates.resty.served"
 
 local band = bit.band
 local bor = bit.bor
@@ -127,7 +128,8 @@ end
 
 function Watch:told(decision)
     if self.gateway.ledger then
-        self.gateway.ledger(self.call:ledger_line("decision", decision))
+        self.gateway.ledger(self.call:ledger_line(
+            "decision", decision, nil, served.of_upstream(self.scanner)))
     end
     if self.gateway.recent then
         self.gateway.recent(decision)
