@@ -15,6 +15,7 @@ import httpx2
 import openai
 
 import fivegates
+from fivegates import transport
 from fivegates.agent import Task
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -36,6 +37,7 @@ class Agent:
         routes = map(engine.policy.route, engine.policy.routes())
         self.clients = {route["name"]: openai.OpenAI(
             base_url=route["base_url"], max_retries=0,
+            http_client=transport.timed_client(httpx2),
             api_key=os.environ[route["key_env"]]) for route in routes}
 
     def run(self, order: str) -> str:
@@ -43,8 +45,7 @@ class Agent:
         messages: "list[Json]" = [{"role": "user", "content": f"Buy {order}."}]
 
         def send(attempt: fivegates.Attempt) -> typing.Any:
-            client = self.clients[attempt.route or ""].with_options(
-                timeout=attempt.timeout(httpx2))
+            client = self.clients[attempt.route or ""]
             return client.chat.completions.create(**attempt.apply({
                 "model": "gpt-4o", "messages": messages, "tools": TOOLS}))
 

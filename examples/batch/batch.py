@@ -21,6 +21,7 @@ import httpx2
 import openai
 
 import fivegates
+from fivegates import transport
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -32,11 +33,11 @@ def work(engine: fivegates.Engine, jobs: Jobs) -> None:
     """Does jobs until none is left, or today's money is spent."""
     route = engine.policy.route("main")
     client = openai.OpenAI(base_url=route["base_url"], max_retries=0,
+                           http_client=transport.timed_client(httpx2),
                            api_key=os.environ[route["key_env"]])
 
     def send(attempt: fivegates.Attempt) -> typing.Any:
-        timed = client.with_options(timeout=attempt.timeout(httpx2))
-        return timed.chat.completions.create(**attempt.apply({
+        return client.chat.completions.create(**attempt.apply({
             "model": "gpt-4o", "max_tokens": 60,
             "messages": [{"role": "user", "content": text}]}))
 

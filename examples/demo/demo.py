@@ -35,6 +35,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fivegates
+from fivegates import transport
 from fivegates.ledger import ListLedger
 from fivegates.yaml import to_json
 
@@ -141,8 +142,9 @@ class Guarded:
                 "http://127.0.0.1:0", provider.url)
         self.engine = fivegates.Engine(fivegates.Policy.loads(card))
         self.clients = {
-            name: openai.OpenAI(base_url=route["base_url"], api_key="demo",
-                                max_retries=0)
+            name: openai.OpenAI(
+                base_url=route["base_url"], api_key="demo", max_retries=0,
+                http_client=transport.timed_client(openai_http()))
             for name, route in card["routes"].items()}
         self.ledger = ListLedger()
         self.shown: "list[tuple[fivegates.Decision, fivegates.Call, str]]" = []
@@ -164,8 +166,7 @@ class Guarded:
 
         def send(attempt: fivegates.Attempt) -> typing.Any:
             assert attempt.route is not None
-            client = self.clients[attempt.route].with_options(
-                timeout=attempt.timeout(openai_http()))
+            client = self.clients[attempt.route]
             sent = attempt.apply(request)
             sent["extra_headers"]["X-Demo-User"] = user
             answer = client.chat.completions.create(**sent)

@@ -60,16 +60,14 @@ def test_the_first_page(provider: Provider, tmp_path: typing.Any,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", provider.url + "/ok/v1")
-    import openai
-    plain = openai.OpenAI(max_retries=0)
     scope: "dict[str, typing.Any]" = {
-        "messages": [{"role": "user", "content": "x"}], "plain_client": plain}
+        "messages": [{"role": "user", "content": "x"}]}
     for code in (guarded, loop):
         scope["answer"] = None
         exec(compile(code, "README.md", "exec"), scope)
         assert scope["answer"] == "one two three four five "
     assert scope["engine"].workflow("answer")["primary_success"] == 2
-    plain.close()
+    scope["timed_client"].close()
     scope["client"].close()
 
 

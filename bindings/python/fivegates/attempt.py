@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import time
 import typing
@@ -19,10 +20,13 @@ from fivegates.errors import StreamError
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision, EventKind, ToolState
 
-__all__ = ["Attempt"]
+__all__ = ["CURRENT", "Attempt"]
 
 T = typing.TypeVar("T")
 
+# The attempt that code runs in. In a thread of its own it is in none.
+CURRENT: "contextvars.ContextVar[Attempt | None]" = contextvars.ContextVar(
+    "fivegates_attempt", default=None)
 # A reader that takes longer over a chunk holds its stream back.
 READER_S = 0.05
 
@@ -41,6 +45,8 @@ class Attempt:
     head_seen = False
     event_seen = False  # of an API this package can read
     finish: "str | None" = None
+    # Evidence of the clock that ended it: transport.timed_client() tells.
+    over: "dict[str, typing.Any] | None" = None
 
     def __init__(self, call: "Call", decision: "Decision",
                  route: "dict[str, typing.Any]", streamed: bool,
@@ -77,14 +83,18 @@ class Attempt:
 
     @property
     def read_s(self) -> "float | None":
-        """A read time-out for clients that have one for the whole answer."""
+        """A time-out for clients that have one for each read, or the answer.
+
+        Where it is for each read, an answer of keep-alives never exceeds it:
+        see transport.timed_client().
+        """
         if not self.streamed:
             return self.total_s or self.first_token_s
         waits = [s for s in (self.first_token_s, self.idle_s) if s]
         return max(waits) if waits else None
 
     def timeout(self, http: typing.Any) -> typing.Any:
-        """A Timeout of the given module: httpx or httpx2."""
+        """A Timeout of the given module, httpx or httpx2: see read_s."""
         return http.Timeout(self.read_s, connect=self.connect_s,
                             write=self.connect_s, pool=self.connect_s)
 
@@ -261,7 +271,7 @@ class Attempt:
     def evidence(self, found: "dict[str, typing.Any]",
                  ) -> "dict[str, typing.Any]":
         """What was seen of this attempt, joined to an exception's evidence."""
-        out = dict(found)
+        out = {**found, **(self.over or {})}
         out.setdefault("provider", self.provider)
         if self.api:
             out.setdefault("api", self.api)

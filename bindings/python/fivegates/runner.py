@@ -19,7 +19,7 @@ import inspect
 import time
 import typing
 
-from fivegates.attempt import Attempt
+from fivegates.attempt import CURRENT, Attempt
 from fivegates.driven import Cache, CacheKey, Driven, Hook, Outcome, prior_of
 from fivegates.errors import ArgumentError
 
@@ -100,10 +100,13 @@ def run(engine: "Engine", workflow: str, send: "Sender[T]",
             elif todo[0] == "ask":
                 reply = todo[1](*todo[2])
             else:
+                inside = CURRENT.set(todo[1])
                 try:
                     reply = ("ok", _sender(send, todo[1])(todo[1]))
                 except Exception as exc:
                     reply = ("error", exc)
+                finally:
+                    CURRENT.reset(inside)
                 if inspect.iscoroutine(reply[1]):
                     reply[1].close()
                     raise ArgumentError("send is a coroutine function; use "
@@ -163,11 +166,15 @@ async def _awaited(driven: Driven,
                    send: "typing.Callable[[Attempt], typing.Awaitable[T]]",
                    attempt: Attempt) -> "tuple[str, typing.Any]":
     """Runs one send, looking at the engine's clocks while it runs."""
-    sending = send(attempt)
-    if not inspect.isawaitable(sending):
-        raise ArgumentError("send must be a coroutine function for arun(); "
-                            "run() takes a plain one")
-    task: "asyncio.Future[T]" = asyncio.ensure_future(sending)
+    inside = CURRENT.set(attempt)
+    try:
+        sending = send(attempt)
+        if not inspect.isawaitable(sending):
+            raise ArgumentError("send must be a coroutine function for arun(); "
+                                "run() takes a plain one")
+        task: "asyncio.Future[T]" = asyncio.ensure_future(sending)
+    finally:
+        CURRENT.reset(inside)
     wake_ms = attempt.decision.wake_ms
     try:
         while True:

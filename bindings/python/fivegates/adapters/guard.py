@@ -16,9 +16,9 @@ both drive the same steps.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import typing
 
+from fivegates.attempt import CURRENT
 from fivegates.errors import ArgumentError, Refused
 from fivegates.evidence import evidence_of
 from fivegates.driven import Driven
@@ -29,7 +29,7 @@ if typing.TYPE_CHECKING:
     from fivegates._core import Decision, Engine, Unable, _Options
     from fivegates.attempt import Attempt
 
-__all__ = ["Calls", "Guard", "current", "current_attempt"]
+__all__ = ["Calls", "Guard", "current_attempt"]
 
 Facts = typing.Dict[str, typing.Any]
 Lacks = typing.Callable[["Decision"], "Unable | None"]
@@ -38,17 +38,14 @@ Lacks = typing.Callable[["Decision"], "Unable | None"]
 _RUN_ONLY = ("cached", "cache", "cache_key", "preset", "queue", "clear",
              "resume", "call")
 
-current: "contextvars.ContextVar[Attempt | None]" = contextvars.ContextVar(
-    "fivegates_attempt", default=None)
-
 
 def current_attempt() -> "Attempt | None":
     """The attempt this code runs in: its route, model, changes, time-outs.
 
-    For code called by a loop that cannot pass arguments (tenacity). None
-    outside of an attempt.
+    For code that is not given it: called by tenacity, or deep in a send of
+    engine.run(). None outside of an attempt.
     """
-    return current.get()
+    return CURRENT.get()
 
 
 class _Steps(Driven):

@@ -36,7 +36,8 @@ import typing
 
 import tenacity
 
-from fivegates.adapters.guard import Calls, Guard, current
+from fivegates.adapters.guard import Calls, Guard
+from fivegates.attempt import CURRENT
 from fivegates.errors import ArgumentError, StateError
 
 if typing.TYPE_CHECKING:
@@ -105,18 +106,18 @@ class EngineRetry:
             raise ArgumentError("before() may have to wait, which would hold "
                                 "the event loop up; use aoptions()")
         kept = self._begun(state)
-        current.set(kept.guard.ready(self._sleep or time.sleep))
+        CURRENT.set(kept.guard.ready(self._sleep or time.sleep))
 
     async def abefore(self, state: tenacity.RetryCallState) -> None:
         """The same for AsyncRetrying."""
         kept = self._begun(state)
-        current.set(await kept.guard.aready(self._sleep or asyncio.sleep))
+        CURRENT.set(await kept.guard.aready(self._sleep or asyncio.sleep))
 
     def _begun(self, state: tenacity.RetryCallState) -> _Kept:
         kept: "_Kept | None" = getattr(state, _KEPT, None)
         if kept is None:
             found = self._facts(state) if self._facts is not None else {}
-            kept = _Kept(self._calls.begin(found), current.get())
+            kept = _Kept(self._calls.begin(found), CURRENT.get())
             setattr(state, _KEPT, kept)
         else:
             kept.guard.wait_s = 0.0  # tenacity has slept it
@@ -148,7 +149,7 @@ class EngineRetry:
             return kept
         kept.decided = state.attempt_number
         kept.again = False
-        current.set(kept.outside)
+        CURRENT.set(kept.outside)
         error = state.outcome.exception()
         if error is None:
             kept.again = not kept.guard.succeeded(state.outcome.result())

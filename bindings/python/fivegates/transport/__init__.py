@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
     from fivegates._core import Engine
 
 __all__ = ["CallOptions", "async_client", "async_transport", "client",
-           "current", "guarded", "transport"]
+           "current", "guarded", "timed_client", "transport"]
 
 # What the SDKs use for clients of their own.
 _TIMEOUT_S = 600.0
@@ -59,6 +59,12 @@ def _blocking(http: typing.Any) -> typing.Any:
 @functools.cache
 def _asynchronous(http: typing.Any) -> typing.Any:
     from fivegates.transport.asynchronous import make
+    return make(http)
+
+
+@functools.cache
+def _timed(http: typing.Any) -> typing.Any:
+    from fivegates.transport.timed import make
     return make(http)
 
 
@@ -128,3 +134,18 @@ def async_client(http: typing.Any, engine: "Engine",
     return _checked(http).AsyncClient(
         transport=async_transport(http, engine, workflow, inner=inner,
                                   **options), **_defaults(http))
+
+
+def timed_client(http: typing.Any, *, inner: typing.Any = None) -> typing.Any:
+    """An http.Client for a send of Engine.run(): an attempt's time ends it.
+
+    It asks no engine. Its time-outs are cut to those of the attempt it is used
+    in, so that none need be given, and the answer is ended when the attempt's
+    time is over, whatever comes meanwhile: a plain client's time-outs are for
+    each read, and keep-alives never exceed them. Raised is http.ReadTimeout, in
+    the SDK's own class. Outside of an attempt it is a client like any other.
+    Engine.arun() needs none: it cancels the attempt. inner: as of transport().
+    """
+    return _checked(http).Client(
+        transport=_timed(http)(inner or http.HTTPTransport(limits=_limits(http))),
+        **_defaults(http))
