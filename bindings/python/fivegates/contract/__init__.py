@@ -1,0 +1,1 @@
+"""Approving a stand-in with proof: draft, measure, show, approve."""
