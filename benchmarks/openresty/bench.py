@@ -85,7 +85,7 @@ def card(good: int, faulty: int) -> "dict[str, typing.Any]":
             "evidence": {"fixtures": "sha256:" + "0" * 64, "cases": 10,
                          "passed": 10, "score_ppm": 990000,
                          "primary_score_ppm": 990000,
-                         "measured_at": "2026-11-01T00:00:00Z",
+                         "measured_at": "2020-01-01T00:00:00Z",
                          "expires_at": "2126-11-01T00:00:00Z"}}]}
     policy = fivegates.Policy.loads(made, auto_fingerprint=True)
     made["contracts"][0]["fingerprint"] = policy.contract(

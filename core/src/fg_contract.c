@@ -150,17 +150,19 @@ static uint32_t fit_data(const fg_policy_route *route, const fg_fit_request *r, 
   return r->account != 0 && r->account - 1 != route->account ? FG_REASON_DOES_NOT_FIT_ACCOUNT : 0;
 }
 
-static uint32_t approval(const fg_policy_standin *s, int64_t unix_ms) {
-  if (s->barred != 0) {
-    return s->barred;
-  }
+uint32_t fg_contract_dates(const fg_policy_standin *s, int64_t unix_ms) {
   if (s->expires_unix_ms == 0) {
-    return 0;
+    return FG_REASON_NONE;
   }
-  if (unix_ms == INT64_MIN) {
+  /* A clock that stands before the measurement is wrong, and would never come to the end of the evidence either. */
+  if (unix_ms == INT64_MIN || unix_ms < s->measured_unix_ms) {
     return FG_REASON_NO_WALL_CLOCK;
   }
-  return unix_ms >= s->expires_unix_ms ? FG_REASON_CONTRACT_EXPIRED : 0;
+  return unix_ms >= s->expires_unix_ms ? FG_REASON_CONTRACT_EXPIRED : FG_REASON_NONE;
+}
+
+static uint32_t approval(const fg_policy_standin *s, int64_t unix_ms) {
+  return s->barred != 0 ? s->barred : fg_contract_dates(s, unix_ms);
 }
 
 void fg_contract_fit(const fg_policy *p, const fg_policy_workflow *w, uint32_t index, const fg_fit_request *r, int64_t unix_ms, fg_fit *out) {

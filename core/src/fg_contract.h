@@ -24,6 +24,10 @@ typedef struct fg_fit {
  * not provided. unix_ms: wall time, INT64_MIN unknown. */
 void fg_contract_fit(const fg_policy *p, const fg_policy_workflow *w, uint32_t index, const fg_fit_request *r, int64_t unix_ms, fg_fit *out);
 
+/* Does a contract's date hold at that wall time (INT64_MIN unknown)? 0; CONTRACT_EXPIRED; NO_WALL_CLOCK: no time, or one before the
+ * evidence was measured. */
+uint32_t fg_contract_dates(const fg_policy_standin *s, int64_t unix_ms);
+
 /* As the card's tool lists keep them. */
 uint64_t fg_contract_tool_hash(const char *name, uint32_t len);
 

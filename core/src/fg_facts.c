@@ -206,12 +206,11 @@ static uint32_t flags_of(const fg_engine *e, const fg_call_state *s, uint32_t st
 /* What bars a stand-in now: what did when the step began, or that its approval has run out since. */
 static uint32_t barred_now(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t) {
   const fg_policy_standin *st = &fg_workflow_of(e, s)->standin[place];
-  int64_t wall;
-  if (place == 0 || s->barred[place] != FG_REASON_NONE || st->expires_unix_ms == 0) {
+  const int64_t wall = fg_region_wall(e->region, t);
+  if (place == 0 || s->barred[place] != FG_REASON_NONE) {
     return s->barred[place];
   }
-  wall = fg_region_wall(e->region, t);
-  return wall == 0 ? FG_REASON_NO_WALL_CLOCK : wall >= st->expires_unix_ms ? FG_REASON_CONTRACT_EXPIRED : FG_REASON_NONE;
+  return fg_contract_dates(st, wall != 0 ? wall : INT64_MIN);
 }
 
 static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage, uint32_t base_place, uint32_t index, uint32_t output, int64_t t,

@@ -289,6 +289,10 @@ static void dates(void) {
   FG_EQ(fit_at(p, 1, none, 1801439999999).barred, 0);
   FG_EQ(fit_at(p, 1, none, 1801440000000).barred, FG_REASON_CONTRACT_EXPIRED);
   FG_EQ(fit_at(p, 0, none, INT64_MIN).barred, 0);
+  FG_EQ(fit_at(p, 1, none, 1793491200000).barred, 0); /* the moment it was measured */
+  FG_EQ(fit_at(p, 1, none, 1793491199999).barred, FG_REASON_NO_WALL_CLOCK);
+  FG_EQ(fit_at(p, 1, none, 0).barred, FG_REASON_NO_WALL_CLOCK);
+  FG_EQ(fit_at(p, 0, none, 0).barred, 0);
   card_drop(p);
   p = make((parts){.contract = "'approved_by': 'x'"}); /* what the card refused stays refused, whatever the date */
   FG_EQ(fit_at(p, 1, none, INT64_MIN).barred, FG_REASON_MISSING_EVIDENCE);

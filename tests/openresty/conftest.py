@@ -16,7 +16,7 @@ from openresty.upstream import Upstream  # noqa: E402
 
 EVIDENCE = {"fixtures": "sha256:" + "0" * 64, "cases": 10, "passed": 10,
             "score_ppm": 990000, "primary_score_ppm": 990000,
-            "measured_at": "2026-11-01T00:00:00Z",
+            "measured_at": "2020-01-01T00:00:00Z",
             "expires_at": "2126-11-01T00:00:00Z"}
 KEYS = {"KEY_MAIN": "key-of-main", "KEY_BACKUP": "key-of-backup"}
 

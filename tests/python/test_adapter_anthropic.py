@@ -214,7 +214,7 @@ CARD: Json = {
         "evidence": {"fixtures": "sha256:" + "0" * 64, "cases": 10,
                      "passed": 10, "score_ppm": 990000,
                      "primary_score_ppm": 990000,
-                     "measured_at": "2026-11-01T00:00:00Z",
+                     "measured_at": "2020-01-01T00:00:00Z",
                      "expires_at": "2999-01-01T00:00:00Z"}}]}
 
 

@@ -126,15 +126,17 @@ def test_check_errors(tmp_path: pathlib.Path, text: str, words: str) -> None:
     assert json.loads(out)["error"]["code"]
 
 
-@pytest.mark.parametrize("until, word", [
-    ("2100-01-01T00:00:00Z", "approved"), ("2100-01-01", "approved"),
-    ("2020-01-01T00:00:00+02:00", "contract_expired"),
-    ("2020-01-01", "contract_expired")])
-def test_check_knows_the_date(tmp_path: pathlib.Path, until: str,
+@pytest.mark.parametrize("since, until, word", [
+    ("2019-01-01", "2100-01-01T00:00:00Z", "approved"),
+    ("2019-01-01", "2100-01-01", "approved"),
+    ("2019-01-01", "2020-01-01T00:00:00+02:00", "contract_expired"),
+    ("2019-01-01", "2020-01-01", "contract_expired"),
+    ("2099-01-01", "2100-01-01", "no_wall_clock")])
+def test_check_knows_the_date(tmp_path: pathlib.Path, since: str, until: str,
                               word: str) -> None:
     card = json.loads(json.dumps(CARD))
     contract = card["contracts"][0]
-    contract["evidence"].update(expires_at=until, measured_at="2019-01-01")
+    contract["evidence"].update(expires_at=until, measured_at=since)
     contract["fingerprint"] = "sha256:" + "0" * 64
     file = tmp_path / "card.json"
     file.write_text(json.dumps(card))

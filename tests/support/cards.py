@@ -32,7 +32,7 @@ _CARD: Json = {
         "evidence": {"fixtures": "sha256:" + "0" * 64, "cases": 10,
                      "passed": 10, "score_ppm": 990000,
                      "primary_score_ppm": 990000,
-                     "measured_at": "2026-11-01T00:00:00Z",
+                     "measured_at": "2020-01-01T00:00:00Z",
                      "expires_at": "2100-01-01T00:00:00Z"}}],
 }
 

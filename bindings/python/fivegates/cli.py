@@ -131,23 +131,32 @@ def _contracts(policy: fivegates.Policy, card: Json) -> "list[Json]":
         for route in dict.fromkeys(routes):
             row = {"workflow": name, "route": route,
                    **policy.contract(name, route)}
-            if row["approved"] and _expired(card, name, route):
-                row.update(approved=False, barred="contract_expired")
+            why = _dates(card, name, route) if row["approved"] else None
+            if why is not None:
+                row.update(approved=False, barred=why)
             out.append(row)
     return out
 
 
-def _expired(card: Json, workflow: str, route: str) -> bool:
-    """Whether a contract's date is over; the policy does not look at dates."""
+def _dates(card: Json, workflow: str, route: str) -> "str | None":
+    """Why a contract's dates bar it now; the policy does not look at dates."""
+    now = datetime.datetime.now(datetime.timezone.utc)
     for one in card.get("contracts") or []:
         if one.get("workflow") == workflow and one.get("route") == route:
-            text = str((one.get("evidence") or {}).get("expires_at") or "")
-            if text:
-                day = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-                if day.tzinfo is None:  # a day alone is its midnight in UTC
-                    day = day.replace(tzinfo=datetime.timezone.utc)
-                return day <= datetime.datetime.now(datetime.timezone.utc)
-    return False
+            evidence = one.get("evidence") or {}
+            if (measured := _moment(evidence.get("measured_at"))) and now < measured:
+                return "no_wall_clock"  # or the date is wrong: as the engine says
+            if (end := _moment(evidence.get("expires_at"))) and end <= now:
+                return "contract_expired"
+    return None
+
+
+def _moment(text: "str | None") -> "datetime.datetime | None":
+    """A card's date; a day alone is its midnight in UTC."""
+    if not text:
+        return None
+    day = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return day if day.tzinfo else day.replace(tzinfo=datetime.timezone.utc)
 
 
 def _problem(exc: PolicyError) -> Json:
