@@ -7,7 +7,9 @@ import asyncio
 import os
 import pathlib
 import socket
+import subprocess
 import sys
+import time
 import typing
 
 import pytest
@@ -126,3 +128,49 @@ def test_cancelled(tmp_path: pathlib.Path) -> None:
 
     asyncio.run(scene())
     assert gone(int(file.read_text().rstrip(".")))
+
+
+_KILLED = """
+import asyncio, os, sys
+from fivegates.gauntlet.program import Watch, run_program
+asyncio.run(run_program([sys.executable, "-c", sys.argv[1], sys.argv[2]],
+                        dict(os.environ), Watch(60, 60, 60, 1 << 20)))
+"""
+_LEAVES = """
+import os, pathlib, subprocess, sys, time
+pids = [os.getpid(), os.getppid(), *(
+    subprocess.Popen(["sleep", "60"], **how).pid
+    for how in ({}, {"env": {}}, {"start_new_session": True}))]
+pathlib.Path(sys.argv[1]).write_text(" ".join(map(str, pids)) + ".")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_killed(tmp_path: pathlib.Path, twice: bool) -> None:
+    """kill -9 of the gauntlet ends the program, its children and its daemons;
+    two of them are in each other's way no more than one."""
+    files = [tmp_path / f"{number}" for number in range(1 + twice)]
+    gauntlets = [subprocess.Popen([sys.executable, "-c", _KILLED, _LEAVES,
+                                   str(file)]) for file in files]
+    until = time.monotonic() + 20
+
+    def wait(for_it: "typing.Callable[[], bool]") -> None:
+        while not for_it():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    try:
+        wait(lambda: all(file.exists() and "." in file.read_text() for file in files))
+        started = [list(map(int, file.read_text().rstrip(".").split()))
+                   for file in files]
+        assert [pids[1] for pids in started] == [one.pid for one in gauntlets]
+        for gauntlet, pids in zip(gauntlets, started):
+            assert not any(map(gone, pids))
+            gauntlet.kill()
+            gauntlet.wait()
+            wait(lambda pids=pids: all(map(gone, pids)))  # type: ignore[misc]
+    finally:
+        for gauntlet in gauntlets:
+            gauntlet.kill()
+            gauntlet.wait()

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import pathlib
 import secrets
 import signal
 import time
 import typing
 
 from fivegates.errors import FivegatesError
+from fivegates.gauntlet import reaper
 
 __all__ = ["GauntletError", "Outcome", "Watch", "run_program"]
 
@@ -68,57 +68,6 @@ class _Output:
         return (self._first + gap + self._last).decode("utf-8", "replace")
 
 
-def _belongs(pid: int, group: int, mark: bytes) -> bool:
-    """Whether a process is of the program: its group, its session, or the mark
-    in its environment, which a daemon has too."""
-    folder = pathlib.Path("/proc", str(pid))
-    try:
-        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-        if fields[0] == b"Z":
-            return False
-        return group in (int(fields[2]), int(fields[3])) or mark in (
-            folder / "environ").read_bytes().split(b"\0")
-    except (OSError, IndexError, ValueError):
-        return False  # gone, or another user's
-
-
-def _kill(pid: int, group: int, mark: bytes) -> bool:
-    """Kills a process that belongs to the program. A pid that passes to another
-    process meanwhile is not hit: a pidfd stays with the one looked at."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a sandbox without pidfd: the pid has to do
-        fd = -1
-    try:
-        if not _belongs(pid, group, mark):
-            return False
-        if fd >= 0:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGKILL)
-        return True
-    except OSError:
-        return False
-    finally:
-        if fd >= 0:
-            os.close(fd)
-
-
-def _end_strays(group: int, mark: bytes) -> int:
-    """Kills what is left of a program; how many processes that were."""
-    ended = 0
-    for _ in range(20):  # what forks while it is being killed is found later
-        found = sum(_kill(int(name), group, mark) for name in os.listdir("/proc")
-                    if name.isdigit() and int(name) != os.getpid())
-        ended += found
-        if not found:
-            break
-        time.sleep(0.01)
-    return ended
-
-
 async def _exited(process: asyncio.subprocess.Process) -> None:
     """Waits for the program itself. process.wait() of some Pythons waits for
     its pipes too, which a child left behind may hold open."""
@@ -134,7 +83,7 @@ async def _end(process: asyncio.subprocess.Process, mark: bytes) -> int:
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_exited(process), _GRACE_S)
-    ended = _end_strays(process.pid, mark)
+    ended = reaper.end_strays(process.pid, mark)
     await _exited(process)
     return ended
 
@@ -220,17 +169,23 @@ async def _wait(process: asyncio.subprocess.Process, pipes: _Pipes,
 async def run_program(command: "typing.Sequence[str]", env: "dict[str, str]",
                       watch: Watch) -> Outcome:
     """Runs a program until it ends or the watch says so. Nothing that it
-    started is left when this returns or is cancelled."""
+    started is left when this returns or is cancelled, or this process killed."""
     token = secrets.token_hex(16)
+    mark = f"{_MARK}={token}".encode()
     outcome = Outcome()
-    process = await _start(command, {**env, _MARK: token})
-    pipes = _Pipes(process)
+    reaper.tell(reaper.STARTS, mark)
     try:
-        await _wait(process, pipes, watch, outcome)
+        process = await _start(command, {**env, _MARK: token})
+        reaper.tell(process.pid, mark)
+        pipes = _Pipes(process)
+        try:
+            await _wait(process, pipes, watch, outcome)
+        finally:
+            own_end = process.returncode is not None
+            strays = await _end(process, mark)
+            await pipes.close()
     finally:
-        own_end = process.returncode is not None
-        strays = await _end(process, f"{_MARK}={token}".encode())
-        await pipes.close()
+        reaper.tell(reaper.ENDED, mark)
     outcome.left_behind = strays if own_end else 0
     outcome.output_bytes = pipes.count
     outcome.stdout, outcome.stderr = pipes.out.text(), pipes.err.text()
