@@ -7,7 +7,6 @@ to do.
 
 from __future__ import annotations
 
-import datetime
 import importlib.resources
 import json
 import os
@@ -24,6 +23,9 @@ from rich.text import Text
 
 import fivegates
 from fivegates import vectors as vector_files
+from fivegates.contract.command import contract
+from fivegates.contract.dates import barred_by_dates, now_ms
+from fivegates.contract.judge import stand_ins
 from fivegates.curl import evidence_from_text
 from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
@@ -123,40 +125,16 @@ def _card_json(path: str) -> "tuple[str, Places | None]":
 
 def _contracts(policy: fivegates.Policy, card: Json) -> "list[Json]":
     """Every stand-in of every workflow, and whether it is approved."""
+    stated = {(one["workflow"], one["route"]): one
+              for one in card.get("contracts") or ()}
     out: "list[Json]" = []
-    for name, workflow in (card.get("workflows") or {}).items():
-        routes = list(workflow.get("routes") or [])[1:]
-        routes += [step["route"] for step in workflow.get("ladder") or []
-                   if isinstance(step, dict) and "route" in step]
-        for route in dict.fromkeys(routes):
-            row = {"workflow": name, "route": route,
-                   **policy.contract(name, route)}
-            why = _dates(card, name, route) if row["approved"] else None
-            if why is not None:
-                row.update(approved=False, barred=why)
-            out.append(row)
+    for name, route in stand_ins(card):
+        row = {"workflow": name, "route": route, **policy.contract(name, route)}
+        if row["approved"]:  # of dates the policy knows nothing
+            row["barred"] = barred_by_dates(stated[name, route], now_ms())
+            row["approved"] = row["barred"] is None
+        out.append(row)
     return out
-
-
-def _dates(card: Json, workflow: str, route: str) -> "str | None":
-    """Why a contract's dates bar it now; the policy does not look at dates."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    for one in card.get("contracts") or []:
-        if one.get("workflow") == workflow and one.get("route") == route:
-            evidence = one.get("evidence") or {}
-            if (measured := _moment(evidence.get("measured_at"))) and now < measured:
-                return "no_wall_clock"  # or the date is wrong: as the engine says
-            if (end := _moment(evidence.get("expires_at"))) and end <= now:
-                return "contract_expired"
-    return None
-
-
-def _moment(text: "str | None") -> "datetime.datetime | None":
-    """A card's date; a day alone is its midnight in UTC."""
-    if not text:
-        return None
-    day = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return day if day.tzinfo else day.replace(tzinfo=datetime.timezone.utc)
 
 
 def _problem(exc: PolicyError) -> Json:
@@ -398,6 +376,7 @@ app.command()(status)
 app.command()(report)
 app.command()(provider)
 app.command()(gauntlet)
+app.add_typer(contract)
 
 
 def run() -> None:
