@@ -161,6 +161,8 @@ build = {
             "bindings/lua/fivegates/resty/balancer.lua",
         ["fivegates.resty.client"] =
             "bindings/lua/fivegates/resty/client.lua",
+        ["fivegates.resty.compact"] =
+            "bindings/lua/fivegates/resty/compact.lua",
         ["fivegates.resty.edits"] =
             "bindings/lua/fivegates/resty/edits.lua",
         ["fivegates.resty.error_page"] =

@@ -491,7 +491,7 @@ def test_attempt(rig: Rig) -> None:
                "extra_headers": {"a": "b"}}
     before = copy.deepcopy(request)
     attempt.changes = {"max_tokens": 3, "drop_tools": True, "no_stream": True,
-                       "no_thinking": True}
+                       "no_thinking": "refused"}
     assert attempt.apply(request) == {
         "model": "m1", "max_tokens": 3, "stream": False,
         "extra_headers": {"a": "b", **attempt.headers}}

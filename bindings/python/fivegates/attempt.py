@@ -14,11 +14,17 @@ from fivegates.answers import (
     is_event,
     progress_of,
 )
-from fivegates.edits import edit
-from fivegates.errors import StreamError
+from fivegates.edits import Drops, api_of, changes_of, edit
+from fivegates.errors import EditError, StreamError
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision, EventKind, ToolState
+    from fivegates._core import (
+        Call,
+        Decision,
+        EventKind,
+        Policy,
+        ToolState,
+    )
 
 __all__ = ["CURRENT", "Attempt"]
 
@@ -36,7 +42,7 @@ class Attempt:
 
     route, model, base_url, key_env, provider: from the card. number: 1, 2, ...
     changes: edits the engine asks for ({"max_tokens": 200, "drop_tools":
-    True}). headers: one id per call and the attempt's number. Time-outs are
+    "some"}: see fivegates.edits), which apply() makes. headers: one id per call and the attempt's number. Time-outs are
     in seconds, None where the engine names none.
     """
 
@@ -69,7 +75,7 @@ class Attempt:
         self._usage: "dict[str, typing.Any]" = {}
         # Of a stream's choices seen: has each given its finish reason?
         self._choices: "dict[int, bool]" = {}
-        self.changes = _changes(decision) if decision.change else {}
+        self.changes = changes_of(decision) if decision.change else {}
         self.headers = {"X-Client-Request-Id": call.id,
                         "X-Request-Attempt": str(self.number)}
         # None, not 0: the engine names no time-out.
@@ -103,9 +109,14 @@ class Attempt:
         """A copy of a request's arguments as this attempt must send them.
 
         For clients in the form of openai and anthropic: sets the model,
-        adds the headers, makes the changes.
+        adds the headers, makes the changes. Raises EditError where one of
+        these cannot be made: let it through.
         """
-        out = edit(request, self.changes, self.drops)
+        out = edit(request, self.changes, self.drops,
+                   api_of(request, self.api, self.provider), self.provider)
+        if out is None:
+            raise EditError("this request cannot be edited as the engine asks: "
+                            + ", ".join(self.changes))
         if self.model is not None:
             out["model"] = self.model
         out["extra_headers"] = {**(request.get("extra_headers") or {}),
@@ -123,11 +134,8 @@ class Attempt:
         A contract may name the tools its route is not given; the ladder's
         without_tools takes out all.
         """
-        if "drop_tools" not in self.changes:
-            return False
-        return (self.decision.ladder_step == "without_tools"
-                or self.call.engine.policy.drops_tool(
-                    self.workflow, self.route or "", tool))
+        return drops_of(self.decision, self.call.engine.policy,
+                        self.workflow)(tool)
 
     # ---- progress
 
@@ -297,7 +305,10 @@ def _garbage(exc: ValueError) -> StreamError:
             "lib": "json", "kind": "JSONDecodeError", "message": str(exc)}})
 
 
-def _changes(decision: "Decision") -> "dict[str, typing.Any]":
-    values = {"max_tokens": decision.max_tokens,
-              "compact": decision.compact_tokens}
-    return {name: values.get(name, True) for name in decision.change}
+def drops_of(decision: "Decision", policy: "Policy", workflow: str) -> Drops:
+    """Which tools a send by this decision must not offer."""
+    def drops(tool: str) -> bool:
+        return "drop_tools" in decision.change and (
+            decision.ladder_step == "without_tools"
+            or policy.drops_tool(workflow, decision.route or "", tool))
+    return drops

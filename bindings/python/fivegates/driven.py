@@ -11,7 +11,7 @@ import operator
 import typing
 
 from fivegates.attempt import Attempt
-from fivegates.errors import Queued, Refused
+from fivegates.errors import EditError, Queued, Refused
 from fivegates.evidence import evidence_of
 
 if typing.TYPE_CHECKING:
@@ -303,6 +303,8 @@ class Driven:
             self.gone()
             raise value  # not a failed request: a bug, or the caller's own
         self.error = value
+        if isinstance(value, EditError):
+            self.call.unable("edit")
         return self.call.failure(attempt.evidence(found),
                                  attempt=attempt.number)
 

@@ -9,8 +9,8 @@ import typing
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision
 
-__all__ = ["ArgumentError", "FivegatesError", "PolicyError", "Queued",
-           "Refused", "RegionError", "StateError", "StreamError",
+__all__ = ["ArgumentError", "EditError", "FivegatesError", "PolicyError",
+           "Queued", "Refused", "RegionError", "StateError", "StreamError",
            "decision_of"]
 
 
@@ -106,6 +106,22 @@ class StreamError(Exception):
     def __init__(self, message: str, evidence: "dict[str, typing.Any]") -> None:
         super().__init__(message)
         self.evidence = evidence
+
+
+class EditError(Exception):
+    """An edit that the engine asked for cannot be made to this request.
+
+    Raised by Attempt.apply() before anything was sent; the runner has the
+    engine decide again without edits.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.evidence: "dict[str, typing.Any]" = {
+            "origin": "local", "phase": "connect",
+            "headers": {"x-should-retry": "false"},  # it would be so again
+            "transport": {"lib": "fivegates", "kind": "EditError",
+                          "message": message}}
 
 
 class Refused(FivegatesError):

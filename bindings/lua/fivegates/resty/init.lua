@@ -36,7 +36,7 @@ local _M = {}
 
 local OPTIONS = check.set [[
     card region procs keys facts forward cached ledger on_decision recent
-    answer_max http any_model workflow
+    answer_max http any_model workflow prompt_tokens
 ]]
 local ANSWER_MAX = 32 * 1048576
 local UNABLE = { "clear", "queue", "resume", "hedge" }
@@ -116,6 +116,8 @@ end
 --                route's key_env
 --   facts        of begin() for every call: a table, or a function of the
 --                request (request.body, request:header(name))
+--   prompt_tokens  function(body): the tokens of a request, for begin() and for
+--                the ladder's compact; else an estimate by its length
 --   forward      names of further client headers that go on to the routes
 --   cached       function(body, decision): a text kept from before, or nil
 --   ledger       "log" (nginx's error log, level notice), a file's path, or a
@@ -151,6 +153,7 @@ function _M.open(options)
         engine = engine, policy = policy, unable = unable,
         targets = targets_of(options.card, policy, options.keys or {}),
         facts = options.facts, forward = options.forward or {},
+        prompt_tokens = options.prompt_tokens,
         cached = sink.safe(options.cached, "cached"), ledger = sink.open(options.ledger),
         workflow = options.workflow,
         on_decision = function(decision, call)
@@ -275,6 +278,9 @@ function _M.begin(request, workflow, unable, more)
                            "^%s*(%a[%w-]*)")
     facts.language = language
     facts.unable = unable
+    if gateway.prompt_tokens then
+        facts.prompt_tokens = gateway.prompt_tokens(request.body)
+    end
     add(facts, gateway.facts, request)
     add(facts, more, request)
     local call, err = gateway.engine:begin(facts)

@@ -1,6 +1,7 @@
 -- The client's request: its API by its path, its body, bounded, and the facts
 -- begin() is told. Chat completions, responses (OpenAI), messages (Anthropic).
 
+local compact = require "fivegates.resty.compact"
 local edits = require "fivegates.resty.edits"
 local json = require "fivegates.resty.json"
 
@@ -41,7 +42,6 @@ local TOKENS_MAX = 4294967295
 local BYTES_PER_TOKEN = 4
 local LONG_STRING = 2000
 local ATTACHMENT_TOKENS = 1000
-local HOLDERS = { url = true, image_url = true, data = true, file_data = true }
 local TOOLS_MAX = 128
 local RETRIES_MAX = 1000
 -- Members that are read here, and how the text of each must begin: a server may
@@ -188,17 +188,6 @@ local function output_limit(body)
 end
 
 
--- Is a member what an API takes base64 in? A text is a text wherever it stands:
--- who passes one off as an image would make the route look slow.
-local function is_attachment(name, value)
-    if type(value) ~= "string" or #value <= LONG_STRING or not HOLDERS[name] then
-        return false
-    end
-    local _, head = find(value, "^data:[^,]*;base64,")
-    return not find(value, "[^%w+/=_-]", (head or 0) + 1)
-end
-
-
 -- Bytes of a request's attachments, and how many they are.
 local function attachments(value)
     local bytes, count = 0, 0
@@ -206,7 +195,7 @@ local function attachments(value)
         if type(one) == "table" then
             local b, n = attachments(one)
             bytes, count = bytes + b, count + n
-        elseif is_attachment(name, one) then
+        elseif compact.is_base64(name, one) then
             bytes, count = bytes + #one, count + 1
         end
     end

@@ -12,6 +12,7 @@ import urllib.parse
 import warnings
 
 from fivegates._core import SAW_ERROR, SAW_MALFORMED
+from fivegates.errors import EditError
 from fivegates.stream import StreamError, StreamWatcher
 from fivegates.transport.request import ModelRequest, edited
 from fivegates.transport.targets import (
@@ -28,7 +29,7 @@ if typing.TYPE_CHECKING:
 __all__ = ["Aim", "whole_answer"]
 
 # Edits of a request that need the caller, or another way of reading.
-_NOT_EDITED = frozenset({"compact", "stream", "no_stream"})
+_NOT_EDITED = frozenset({"stream", "no_stream"})
 
 
 def whole_answer(status: int, headers: "typing.Mapping[str, str]",
@@ -97,7 +98,10 @@ class Aim:
     def at(self, attempt: "Attempt") -> "tuple[str, dict[str, str], bytes]":
         """URL, headers to set ("": to be taken out), and body."""
         content = edited(self.model, attempt.model, attempt.changes,
-                         attempt.drops)
+                         attempt.drops, attempt.provider)
+        if content is None:
+            raise EditError("this request cannot be edited as the engine asks: "
+                            + ", ".join(attempt.changes))
         headers = {"content-length": str(len(content)), **attempt.headers}
         name = attempt.route or ""
         target = self._target(name, attempt.decision.requested or name)

@@ -50,7 +50,7 @@ import warnings
 
 from fivegates.adapters.anthropic_stream import Watched
 from fivegates.adapters.joined import joined
-from fivegates.errors import ArgumentError, Refused
+from fivegates.errors import ArgumentError, EditError, Refused
 from fivegates.driven import Driven
 from fivegates.transport.request import ModelRequest, url_for
 
@@ -268,7 +268,7 @@ class _Call:
 
     def _unfit(self, decision: "Decision") -> "Unable | None":
         """What of a decision cannot be done here."""
-        if {"stream", "no_stream", "compact"} & set(decision.change):
+        if {"stream", "no_stream"} & set(decision.change):
             return "edit"
         if decision.route in (None, self.driven.primary):
             return None
@@ -346,7 +346,10 @@ class _Call:
 
     def _send(self, attempt: "Attempt") -> Steps:
         """One attempt: ("ok" | "begun", answer), or ("error", exception)."""
-        prepared = self._prepared(attempt)
+        try:
+            prepared = self._prepared(attempt)
+        except EditError as exc:
+            return "error", exc
         try:
             self.response = response = yield "send", prepared
             raw = getattr(response, "http_response", None)

@@ -24,8 +24,9 @@ import typing
 import warnings
 
 from fivegates.answers import answer_of
-from fivegates.attempt import Attempt
-from fivegates.errors import Refused
+from fivegates.attempt import Attempt, drops_of
+from fivegates.edits import changes_of
+from fivegates.errors import EditError, Refused
 from fivegates.evidence import evidence_of
 from fivegates.driven import Driven
 from fivegates.stream import StreamWatcher
@@ -72,6 +73,7 @@ class Exchange(Driven):
     response: typing.Any = None  # the last error answer
     attempt: "Attempt | None" = None  # the latest, and how far it came
     trace: "Trace | None" = None
+    made: "tuple[typing.Any, bytes | None] | None" = None  # the last edit
 
     def __init__(self, http: typing.Any, options: Options, request: typing.Any,
                  url: str, model: ModelRequest,
@@ -113,9 +115,8 @@ class Exchange(Driven):
     def lacks(self, decision: "Decision") -> "Unable | None":
         """What of a decision this client cannot do."""
         change, route = decision.change, decision.route
-        if change and (
-                "compact" in change and self.options.compact is None
-                or "no_stream" in change or "stream" in change):
+        if change and ("no_stream" in change or "stream" in change
+                       or self._content(decision) is None):
             return "edit"
         if route is None or route == self.primary:
             return None
@@ -143,16 +144,27 @@ class Exchange(Driven):
             return targets.primary(name, self.model, self.url)
         return targets.stand_in(name, primary, self.model, self.url)
 
+    def _content(self, decision: "Decision") -> "bytes | None":
+        """The body as a send by this decision has it; None: no such edit."""
+        name = decision.route or ""
+        model = self.options.targets.routes[name]["model"]
+        if not decision.change:
+            return edited(self.model, model, {}, _keeps)
+        changes = changes_of(decision)
+        if self.made is None or self.made[0] != (name, changes):
+            self.made = (name, changes), edited(
+                self.model, model, changes,
+                drops_of(decision, self.engine.policy, self.workflow),
+                self.options.targets.routes[name]["provider"],
+                self.options.shorten)
+        return self.made[1]
+
     def _prepared(self, attempt: Attempt) -> typing.Any:
         """The request as this attempt sends it: the client's own, edited."""
         url, key, own_key = self._target(attempt.route or "")
-        changes = attempt.changes
-        compacted = None
-        if "compact" in changes and self.options.compact is not None:
-            compacted = self.options.compact(self.model.body,
-                                             changes["compact"])
-        content = edited(self.model, attempt.model, changes, attempt.drops,
-                         compacted)
+        content = self._content(attempt.decision)
+        if content is None:  # lacks() was not asked: another decision now
+            raise EditError("this request cannot be edited as the engine asks")
         own = self.request
         headers = self.http.Headers(own.headers)
         if not own_key:
@@ -224,6 +236,9 @@ class Exchange(Driven):
                 "origin": "local", "phase": "connect",
                 "transport": {"lib": "fivegates", "kind": "Unreachable",
                               "message": str(why)}})
+        except EditError as why:
+            self.call.unable("edit")
+            return self._failed(attempt, why, why.evidence)
         if self.seen is not None:
             self.seen.attempts += 1
         try:
@@ -401,6 +416,12 @@ class Exchange(Driven):
             "attempt": attempt.number}
         if attempt.route != self.primary:
             response.headers["x-fivegates-route"] = str(attempt.route)
+        if attempt.decision.ladder_step is not None:
+            response.headers["x-fivegates-step"] = attempt.decision.ladder_step
+
+
+def _keeps(tool: str) -> bool:
+    return False  # no tool is taken out
 
 
 def _first(attempt: Attempt) -> "float | None":

@@ -10,6 +10,8 @@ import typing
 from fivegates._core import Engine
 from fivegates.errors import ArgumentError
 from fivegates.driven import unable
+from fivegates.compact import compact as built_in
+from fivegates.edits import Compact
 from fivegates.transport.request import ModelRequest
 from fivegates.transport.targets import Targets
 
@@ -90,6 +92,16 @@ def guarded(workflow: "str | None" = None,
         CURRENT.reset(token)
 
 
+def _shortener(compact: "Compact | bool",
+               count: "typing.Callable[[Json], int] | None") -> Compact:
+    """What the ladder's compact does: the card names the step, so that is
+    consent enough, as it is for the card's preset."""
+    if callable(compact):
+        return compact
+    return ((lambda body, tokens: built_in(body, tokens, count)) if compact
+            else lambda body, tokens: None)
+
+
 class Options:
     """How a guarded client works: see fivegates.transport.client()."""
 
@@ -98,7 +110,7 @@ class Options:
                  any_model: bool = False,
                  facts: "typing.Mapping[str, typing.Any] | None" = None,
                  prompt_tokens: "typing.Callable[[Json], int] | None" = None,
-                 compact: "typing.Callable[[Json, int], Json] | None" = None,
+                 compact: "Compact | bool" = True,
                  cached: "typing.Callable[[Json, Decision], str | None] | None" = None,
                  preset: "typing.Callable[[Decision], str | None] | bool" = True,
                  on_decision: "typing.Callable[[Decision, Call], object] | None" = None,
@@ -118,7 +130,7 @@ class Options:
         self.targets = Targets(engine.policy, keys or {}, any_model)
         self.facts = _known(facts or {})
         self.prompt_tokens = prompt_tokens
-        self.compact = compact
+        self.shorten = _shortener(compact, prompt_tokens)
         self.cached = cached
         self.preset = preset
         self.on_decision = on_decision

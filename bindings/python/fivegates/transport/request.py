@@ -12,7 +12,8 @@ import re
 import typing
 
 from fivegates._core import chat_request
-from fivegates.edits import edit
+from fivegates.compact import compact
+from fivegates.edits import Compact, Drops, edit
 
 __all__ = ["ModelRequest", "edited", "url_for"]
 
@@ -277,54 +278,25 @@ def _runs_on_server(tool: Json, wire: str) -> bool:
 
 
 def edited(request: ModelRequest, model: "str | None",
-           changes: "dict[str, typing.Any]",
-           drops: "typing.Callable[[str], bool]",
-           compacted: "Json | None" = None) -> bytes:
+           changes: "dict[str, typing.Any]", drops: Drops,
+           provider: "str | None" = None,
+           shorten: Compact = compact) -> "bytes | None":
     """The body as another route, or a step of the ladder, must get it.
 
-    The very bytes of the request where nothing changes.
+    The very bytes of the request where nothing changes; None: a change cannot
+    be made so that the API takes the request. See fivegates.edits.edit().
     """
-    if compacted is None and not changes and (
-            model is None or model == request.model):
+    if not changes and (model is None or model == request.model):
         return request.content
-    body = request.body if compacted is None else compacted
-    if request.wire == "generateContent":
-        body = _edited_gemini(body, changes, drops)
-    else:
-        body = edit(body, changes, drops, "max_output_tokens"
-                    if request.wire == "responses" else "max_tokens")
-        if model is not None:
-            body["model"] = model
+    body = edit(request.body, changes, drops, request.wire, provider, shorten)
+    if body is None:
+        return None
+    if model is not None and request.wire != "generateContent":
+        body["model"] = model
     if body == request.body:
         return request.content
     return json.dumps(body, ensure_ascii=False,
                       separators=(",", ":")).encode()
-
-
-def _edited_gemini(body: Json, changes: "dict[str, typing.Any]",
-                   drops: "typing.Callable[[str], bool]") -> Json:
-    """The same edits where limits lie in generationConfig, tools in lists."""
-    out = dict(body)
-    config = dict(out.get("generationConfig") or {})
-    if changes.get("max_tokens"):
-        config["maxOutputTokens"] = changes["max_tokens"]
-    if changes.get("no_thinking"):
-        config.pop("thinkingConfig", None)
-    if config or "generationConfig" in out:
-        out["generationConfig"] = config
-    if changes.get("drop_tools") and isinstance(out.get("tools"), list):
-        kept = []
-        for one in out.pop("tools"):
-            named = one.get("functionDeclarations")
-            left = [f for f in named or () if not drops(str(f.get("name")))]
-            if left or (named is None and not drops("")):
-                kept.append({**one, "functionDeclarations": left} if left
-                            else one)
-        if kept:
-            out["tools"] = kept
-        else:
-            out.pop("toolConfig", None)
-    return out
 
 
 def url_for(base_url: str, request: ModelRequest, model: "str | None") -> str:
