@@ -31,16 +31,15 @@ static uint32_t recheck(const fg_call_state *s, const fg_facts_build *b) {
   if (why != FG_REASON_NONE) {
     return why;
   }
-  if (s->send_rung != 0) {
+  if (s->send_rung != 0 && f->ladder[s->send_rung - 1].step != FG_STEP_SMALLER_MODEL) { /* an edited request: its own size and time */
     const fg_rung *r = &f->ladder[s->send_rung - 1];
-    if (r->step != FG_STEP_SMALLER_MODEL) { /* an edited request: its own size and time */
-      c.tokens = r->tokens;
-      c.extra_nusd = r->extra_nusd;
-      c.estimate_ms = r->estimate_ms;
-    }
+    c.tokens = r->tokens;
+    c.extra_nusd = r->extra_nusd;
+    c.estimate_ms = r->estimate_ms;
+    c.barred = r->helps ? FG_REASON_NONE : c.barred; /* it may fit where the one it came from did not; no edit renews an approval */
   }
-  if (c.barred != FG_REASON_NONE && (s->send_rung == 0 || f->ladder[s->send_rung - 1].step == FG_STEP_SMALLER_MODEL)) {
-    return c.barred; /* an edited request fits where the one it came from did not */
+  if (c.barred != FG_REASON_NONE) {
+    return c.barred;
   }
   if (c.health == FG_HEALTH_RAMPING) {
     c.health = FG_HEALTH_OK; /* slow start was weighed when the route was chosen */

@@ -17,6 +17,9 @@ static uint32_t retry_forbidden(const fg_weigh *w) {
   if (f->failure.flags & FG_FAIL_MUST_NOT_RETRY) {
     return FG_REASON_SERVER_FORBADE_RETRY;
   }
+  if (c->barred != FG_REASON_NONE) { /* a stand-in whose approval ran out while it was asked */
+    return c->barred;
+  }
   if (c->flags & FG_CAND_OUT) {
     return FG_REASON_OUTPUT_REJECTED;
   }

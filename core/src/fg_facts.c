@@ -203,14 +203,16 @@ static uint32_t flags_of(const fg_engine *e, const fg_call_state *s, uint32_t st
   return flags;
 }
 
+/* INT64_MIN: unknown. */
+static int64_t wall_of(const fg_engine *e, int64_t t) {
+  const int64_t wall = fg_region_wall(e->region, t);
+  return wall != 0 ? wall : INT64_MIN;
+}
+
 /* What bars a stand-in now: what did when the step began, or that its approval has run out since. */
 static uint32_t barred_now(const fg_engine *e, const fg_call_state *s, uint32_t place, int64_t t) {
   const fg_policy_standin *st = &fg_workflow_of(e, s)->standin[place];
-  const int64_t wall = fg_region_wall(e->region, t);
-  if (place == 0 || s->barred[place] != FG_REASON_NONE) {
-    return s->barred[place];
-  }
-  return fg_contract_dates(st, wall != 0 ? wall : INT64_MIN);
+  return place == 0 || s->barred[place] != FG_REASON_NONE ? s->barred[place] : fg_contract_dates(st, wall_of(e, t));
 }
 
 static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage, uint32_t base_place, uint32_t index, uint32_t output, int64_t t,
@@ -277,6 +279,7 @@ uint32_t fg_facts_end_ramp(fg_facts *f) {
 static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_place, int64_t t, fg_facts_build *b) {
   const fg_policy_workflow *w = fg_workflow_of(e, s);
   const fg_policy_route *r = fg_route_of(e, s, base_place);
+  const int barred = barred_now(e, s, base_place, t) != FG_REASON_NONE;
   fg_facts *f = &b->facts;
   uint32_t i, k;
   f->ladder_count = w->ladder_count;
@@ -332,11 +335,11 @@ static void rungs(const fg_engine *e, const fg_call_state *s, uint32_t base_plac
     if (from->step == FG_STEP_WITHOUT_TOOLS) {
       edited.features &= (uint16_t) ~(FG_FEATURE_TOOLS | FG_FEATURE_PARALLEL_TOOLS | FG_FEATURE_TOOL_ROUND_TRIP);
     }
-    if (s->barred[base_place] != 0 && from->step >= FG_STEP_SHORTER && from->step <= FG_STEP_WITHOUT_TOOLS) {
+    if (barred && from->step >= FG_STEP_SHORTER && from->step <= FG_STEP_WITHOUT_TOOLS) {
       fg_fit_request request; /* an edit only helps when the edited request fits */
       fg_fit fit;
       fg_fit_request_of(&edited, &request);
-      fg_contract_fit(e->policy, w, base_place, &request, INT64_MIN, &fit);
+      fg_contract_fit(e->policy, w, base_place, &request, wall_of(e, t), &fit);
       to->helps = to->helps && fit.barred == FG_REASON_NONE;
     }
     to->estimate_ms = fg_estimate_ms(r, &edited, fg_rec_of(e, s, base_place, t), output);

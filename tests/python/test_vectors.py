@@ -3,14 +3,17 @@ are those of the C runner to the byte, where that has been built."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pathlib
 import subprocess
 import typing
+from decimal import Decimal
 
 import pytest
 
+import fivegates
 from fivegates.vectors import replay, vector_files
 
 from .conftest import ROOT
@@ -57,6 +60,61 @@ def test_same_bytes_as_c(tmp_path: pathlib.Path) -> None:
     for c_line, py_line in zip(theirs, mine):
         assert c_line == py_line
     assert len(theirs) == len(mine)
+
+
+def policies() -> "typing.Iterator[tuple[str, dict[str, typing.Any]]]":
+    """Every card of stale.json: the case's own and those it reloads."""
+    for case in json.loads((VECTORS / "stale.json").read_text())["cases"]:
+        yield case["name"], case["policy"]
+        for step in case["steps"]:
+            if step["op"] == "reload":
+                yield case["name"], step["in"]["policy"]
+
+
+def lines(side: str, stated: "dict[str, typing.Any]") -> "typing.Iterator[str]":
+    for section, keys in stated.items():
+        for key, value in keys.items():
+            if isinstance(value, list):
+                value = sorted(value)
+            yield f"{side}.{section}.{key}=" + json.dumps(
+                value, separators=(",", ":"), sort_keys=True)
+
+
+def price(stated: typing.Any) -> "tuple[Decimal, ...] | None":
+    """Input, cached, output; None: none stated."""
+    if stated is None:
+        return None
+    if stated == "free":
+        stated = {"input": 0, "output": 0}
+    return tuple(Decimal(str(stated.get(key, stated["input"])))
+                 for key in ("input", "cached_input", "output"))
+
+
+def test_stale_is_what_design_9_says() -> None:
+    """Fingerprints from DESIGN 9's words alone, and prices as decimals: a
+    contract of stale.json is stale exactly when one of the two differs."""
+    seen: "dict[str, int]" = {}
+    for name, card in policies():
+        policy = fivegates.Policy.loads(json.dumps(card), json=True)
+        for contract in card["contracts"]:
+            workflow = card["workflows"]["w"]
+            route = card["routes"][contract["route"]]
+            text = [*lines("requires", workflow["requires"]),
+                    *lines("provides", route["provides"]),
+                    *(f"route.{key}={json.dumps(route[key])}" for key in
+                      ("provider", "model", "version") if key in route)]
+            whole = "".join(line + "\n" for line in sorted(text))
+            print_ = "sha256:" + hashlib.sha256(whole.encode()).hexdigest()
+            found = policy.contract("w", contract["route"])
+            assert found["fingerprint"] == print_, name
+            same = print_ == contract["fingerprint"] and price(
+                contract.get("price")) in (None, price(route.get("price")))
+            barred = found["barred"]
+            assert barred == (None if same else "contract_stale") or (
+                name.startswith("several faults")
+                and barred == "contract_section_fails"), (name, found)
+            seen[barred or "approved"] = seen.get(barred or "approved", 0) + 1
+    assert seen["approved"] > 80 and seen["contract_stale"] >= 30, seen
 
 
 CARD: "dict[str, typing.Any]" = {
