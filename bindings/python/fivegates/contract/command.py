@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from fivegates.contract.approve import approve
+from fivegates.contract.new import new
 from fivegates.contract.show import show
 
 __all__ = ["contract"]
@@ -12,5 +13,6 @@ __all__ = ["contract"]
 contract = typer.Typer(
     name="contract", no_args_is_help=True,
     help="Approve a stand-in with proof: draft, measure, show, approve.")
+contract.command()(new)
 contract.command()(show)
 contract.command()(approve)

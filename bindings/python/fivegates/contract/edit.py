@@ -99,8 +99,12 @@ class _Text:
             " " + rest.lstrip() if rest else "") + self.newline + " " * column
             + self.joined(lines, column))
 
-    def added(self, node: Node, key: "str | int", value: object) -> str:
-        """With one more pair or item at the end of a map or list that has some."""
+    def added(self, node: Node, key: "str | int", value: object,
+              spread: bool) -> str:
+        """With one more pair or item at the end of a map or list that has some.
+
+        spread: a map in a YAML block gets a key a line, however short it is.
+        """
         children = ([(one.start, one.value.end) for one in node.pairs or ()]
                     or [(one.start, one.end) for one in node.items or ()])
         start, end = children[-1]
@@ -109,7 +113,8 @@ class _Text:
         if isinstance(key, int):
             column, lines = self.column(node.start), item(value, self.unit())
         else:
-            column, lines = self.column(start), entries({key: value}, self.unit())
+            column, lines = self.column(start), entries({key: value}, self.unit(),
+                                                        spread)
         at = self.line_end(end)
         return self.spliced(at, at, self.newline + " " * column
                             + self.joined(lines, column))
@@ -209,7 +214,7 @@ def put(text: str, is_json: bool, path: Path, value: object, old: object) -> str
         value = [value] if isinstance(key, int) else {key: value}
     key = path[depth]
     if node.pairs or node.items:
-        return whole.added(node, key, value)
+        return whole.added(node, key, value, depth + 2 < len(path))
     parent, pair = _at(whole.root, path[:depth])
     return whole.replaced(pair, node, parent,
                           [value] if isinstance(key, int) else {key: value})

@@ -70,11 +70,13 @@ def block(value: object, unit: int) -> "list[str] | None":
     return entries(value, unit)
 
 
-def entries(value: "typing.Mapping[str, object]", unit: int) -> "list[str]":
-    """The lines of a YAML map: a key a line."""
+def entries(value: "typing.Mapping[str, object]", unit: int,
+            spread: bool = False) -> "list[str]":
+    """The lines of a YAML map: a key a line. spread: so are the maps in it."""
     out: "list[str]" = []
     for key, one in value.items():
-        lines = block(one, unit)
+        lines = entries(one, unit) if spread and isinstance(one, dict) and one else (
+            block(one, unit))
         name = _scalar(key, False)
         if lines is None:
             out.append(f"{name}: {inline(one, False)}")

@@ -16,7 +16,7 @@ from fivegates.contract.cards import CardFile, ContractError, Json
 from fivegates.contract.dates import day_of, now_ms, unix_ms
 from fivegates.contract.judge import SECTIONS, Finding, Judged, judged, near, stand_ins, the_pair
 
-__all__ = ["details", "moment", "print_json", "print_wide", "remedies", "show"]
+__all__ = ["details", "moment", "print_json", "print_wide", "remedies", "said", "show"]
 
 _DAY_MS = 86_400_000
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow", "stale": "magenta"}
@@ -50,7 +50,7 @@ def print_wide(rows: RenderableType) -> None:
     console.print(rows)
 
 
-def _said(value: object) -> str:
+def said(value: object) -> str:
     """A value of a card in one line."""
     return value if isinstance(value, str) else json.dumps(
         value, ensure_ascii=False, default=_number)
@@ -144,11 +144,11 @@ def _what(found: Finding) -> str:
         was, now = (typing.cast("Json | str | None", one)
                     for one in (found.required, found.provided))
         return f"price: approved {_price(was)}, now {_price(now)}"
-    has = "not stated" if found.provided is None else _said(found.provided)
+    has = "not stated" if found.provided is None else said(found.provided)
     if found.key == "fingerprint":
         return f"fingerprint: approved {has}"
     return f"{found.key}: {has}" if found.required is None else (
-        f"{found.key}: {has}, required {_said(found.required)}")
+        f"{found.key}: {has}, required {said(found.required)}")
 
 
 def _table(rows: "list[Judged]") -> Table:
