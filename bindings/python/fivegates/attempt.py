@@ -53,6 +53,10 @@ class Attempt:
     finish: "str | None" = None
     # Evidence of the clock that ended it: transport.timed_client() tells.
     over: "dict[str, typing.Any] | None" = None
+    # What names it as its provider does: its answer's headers, and a scanner
+    # of it, its bytes, or an SDK's object.
+    head: typing.Any = None
+    body: typing.Any = None
 
     def __init__(self, call: "Call", decision: "Decision",
                  route: "dict[str, typing.Any]", streamed: bool,
@@ -200,6 +204,7 @@ class Attempt:
         """Reports one parsed event of an openai or anthropic stream."""
         if not self.head_seen:
             self.accepted()
+            self.body = chunk
         self.event_seen = self.event_seen or is_event(chunk)
         facts = progress_of(chunk)
         if facts.get("text"):
@@ -225,6 +230,7 @@ class Attempt:
         or an event cannot be read.
         """
         events = iter(stream)
+        self.head = getattr(getattr(stream, "response", None), "headers", None)
         while True:
             try:
                 chunk = next(events)
@@ -242,6 +248,7 @@ class Attempt:
                      ) -> "typing.AsyncIterator[T]":
         """The same for async code."""
         events = stream.__aiter__()
+        self.head = getattr(getattr(stream, "response", None), "headers", None)
         while True:
             try:
                 chunk = await events.__anext__()
@@ -268,6 +275,8 @@ class Attempt:
     def facts(self, result: object) -> "dict[str, typing.Any]":
         """Arguments for Call.success()."""
         out = answer_of(result)
+        if self.body is None:
+            self.body = result
         for name, value in self._usage.items():
             out.setdefault(name, value)
         if self.finish is not None:
@@ -280,6 +289,8 @@ class Attempt:
                  ) -> "dict[str, typing.Any]":
         """What was seen of this attempt, joined to an exception's evidence."""
         out = {**found, **(self.over or {})}
+        if self.head is None:
+            self.head = out.get("headers")
         out.setdefault("provider", self.provider)
         if self.api:
             out.setdefault("api", self.api)

@@ -13,6 +13,7 @@ import typing
 from fivegates.attempt import Attempt
 from fivegates.errors import EditError, Queued, Refused
 from fivegates.evidence import evidence_of
+from fivegates.served import ids_of
 
 if typing.TYPE_CHECKING:
     from fivegates._core import (
@@ -88,6 +89,7 @@ class Driven:
     reraise = False
     error: "BaseException | None" = None
     result: typing.Any = None
+    attempt: "Attempt | None" = None  # the latest
     attempts = 0
     ended = False
     heard = True  # somebody is told the decisions
@@ -145,7 +147,12 @@ class Driven:
 
     def _write(self, line: "LedgerLine", decision: "Decision | None" = None) -> None:
         if self.ledger is not None:
-            self.ledger.write(self.call.ledger_line(line, decision))
+            response_id, request_id = None, None
+            if line == "decision" and self.attempt is not None:
+                response_id, request_id = ids_of(self.attempt.head,
+                                                 self.attempt.body)
+            self.ledger.write(self.call.ledger_line(
+                line, decision, response_id=response_id, request_id=request_id))
 
     def told(self, decision: "Decision") -> None:
         if self.ledger is not None:
@@ -281,6 +288,7 @@ class Driven:
             yield from self._clear(permit)
         attempt = Attempt(self.call, permit, self.route(permit.route or ""),
                           self.streamed, self.workflow)
+        self.attempt = attempt
         self.attempts += 1
         kind, value = yield from self.send(attempt)
         if kind == "decided":

@@ -41,6 +41,8 @@ class StreamWatcher:
         self.attempt = attempt
         self.scanner = SseScanner(wire, whole)
         self.saw = 0
+        if attempt is not None:
+            attempt.body = self.scanner
         self._before: "dict[str, typing.Any]" = self.scanner.answer()
         self._rest = 0  # characters that made no token yet
 

@@ -71,7 +71,6 @@ class Exchange(Driven):
     """One request of the client's, however many go over the wire for it."""
 
     response: typing.Any = None  # the last error answer
-    attempt: "Attempt | None" = None  # the latest, and how far it came
     trace: "Trace | None" = None
     made: "tuple[typing.Any, bytes | None] | None" = None  # the last edit
 
@@ -253,6 +252,7 @@ class Exchange(Driven):
             request.extensions["timeout"]["read"] = _least(
                 self.timeouts.get("read"), _ERROR_S)
             return (yield from self._refused(attempt, response, until))
+        attempt.head = response.headers
         attempt.accepted()
         if self.model.streamed and "json" not in str(
                 response.headers.get("content-type")):
@@ -327,6 +327,7 @@ class Exchange(Driven):
                ) -> "tuple[str, Decision]":
         """An answer that is there as a whole."""
         model, number = self.model, attempt.number
+        attempt.body = body
         decision = (self.call.chat_success(body, attempt=number)
                     if model.wire == "chat" and not model.streamed else None)
         if decision is None:
