@@ -1,0 +1,275 @@
+"""Where a side's requests go: a base URL, or a function of the user's.
+
+A target makes one request, and never a second: whether there is another, the
+engine decides. The key is read from the route's key_env when a request is
+made, and is in no message, no line and no exception's text of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import json
+import os
+import time
+import typing
+import urllib.parse
+
+from fivegates.answers import answer_of
+from fivegates.attempt import Attempt
+from fivegates.contract.scorers import Answer
+from fivegates.contract.wire import WIRES, CannotSay, Wire, assembled, body_of
+from fivegates.edits import edit
+from fivegates.errors import FivegatesError, StreamError
+from fivegates.evidence import evidence_of
+from fivegates.stream import StreamWatcher
+from fivegates.transport.request import ModelRequest, url_for
+
+__all__ = ["Called", "Http", "Reply", "Side", "TargetError", "http_module", "wire_of"]
+
+Json = typing.Dict[str, typing.Any]
+_PATHS: "dict[Wire, str]" = {"chat": "/chat/completions", "messages": "/v1/messages"}
+# Providers whose own API is neither; they need `api` where they speak one of them.
+_OWN_APIS = ("gemini", "vertex", "bedrock")
+_ANTHROPIC_VERSION = "2023-06-01"
+_ANSWER_BYTES = 32 << 20
+_ERROR_BYTES = 1 << 20
+
+
+class TargetError(FivegatesError):
+    """A route that cannot be asked: which, why, and what would help."""
+
+    result = "arg"
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One of the two that are measured. name: primary, or route; route: of the
+    card; drops: tools its contract leaves out; output_max: of what it provides."""
+
+    name: str
+    route: Json
+    price: "dict[str, int] | None"
+    output_max: "int | None"
+    drops: "typing.Callable[[str], bool]"
+
+    def request(self, chat: Json) -> Json:
+        """A case's request as this side gets it."""
+        out = edit(chat, {"drop_tools": "some"}, self.drops)
+        if out is None:
+            raise CannotSay("a tool that the contract leaves out is part of what was "
+                            "said before")
+        return out
+
+
+class Reply(typing.NamedTuple):
+    """What one request brought. usage None: not reported. Milliseconds since it
+    was sent; first_token_ms None: not seen, the answer came as a whole."""
+
+    result: typing.Any
+    answer: Answer
+    usage: "tuple[int, int, int] | None"  # prompt, cached of it, output
+    first_token_ms: "int | None"
+    latency_ms: int
+
+
+class Target(typing.Protocol):
+    """What the run asks."""
+
+    def body(self, chat: Json) -> Json:
+        """The request to send. Raises CannotSay."""
+
+    async def send(self, attempt: Attempt, body: Json) -> Reply:
+        """Makes one request; raises what evidence_of() knows."""
+
+    async def close(self) -> None:
+        """Hangs up."""
+
+
+def _field(value: object, name: str) -> typing.Any:
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+
+
+def _usage(result: object, facts: Json) -> "tuple[int, int, int] | None":
+    """Prompt, cached and output tokens, where both ends of them are told."""
+    usage = _field(result, "usage")
+    for names in (("prompt_tokens", "completion_tokens"),
+                  ("input_tokens", "output_tokens")):
+        counts = [_field(usage, name) for name in names]
+        if all(isinstance(one, int) and one >= 0 for one in counts):
+            return (facts.get("prompt_tokens", 0), facts.get("cached_tokens", 0),
+                    facts.get("output_tokens", 0))
+    return None
+
+
+def reply_of(result: object, first_token_ms: "int | None", latency_ms: int) -> Reply:
+    """A whole answer in any API's form, or a text, read."""
+    facts = answer_of(result)
+    return Reply(result, Answer(facts.get("output") or "",
+                                tuple(facts.get("tool_calls") or ()),
+                                facts.get("finish_reason")),
+                 _usage(result, facts), first_token_ms, latency_ms)
+
+
+# ---- functions
+
+
+class Called:
+    """A function of the user's: function(request, route), also a coroutine
+    function. It is given a chat request with its model, and the route's name,
+    provider, model, base_url, key_env and api; it returns a text, or an answer
+    in an API's form, and makes no second try itself."""
+
+    def __init__(self, side: Side, function: "typing.Callable[..., typing.Any]") -> None:
+        self._side = side
+        self._function = function
+
+    def body(self, chat: Json) -> Json:
+        return {**self._side.request(chat), "model": self._side.route["model"]}
+
+    async def send(self, attempt: Attempt, body: Json) -> Reply:
+        route = {key: self._side.route[key] for key in (
+            "name", "provider", "model", "base_url", "key_env", "api")}
+        began = time.monotonic()
+        attempt.sent()
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                result = await self._function(body, route)
+            else:
+                result = await asyncio.to_thread(self._function, body, route)
+        except Exception as exc:
+            if evidence_of(exc) is not None:
+                raise
+            # No failed request, but a mistake in it. Its words may hold a prompt.
+            raise TargetError(f"the function of --call raised {type(exc).__name__}; "
+                              "mend it and run again") from exc
+        return reply_of(result, None, round((time.monotonic() - began) * 1000))
+
+    async def close(self) -> None:
+        pass
+
+
+# ---- HTTP
+
+
+def http_module() -> typing.Any:
+    """httpx, or its successor; TargetError: neither is there."""
+    for name in ("httpx", "httpx2"):
+        try:
+            return __import__(name)
+        except ImportError:
+            continue
+    raise TargetError("requests to a base URL need the package httpx; pip install "
+                      "'fivegates[contract]', or name a function with --call")
+
+
+def wire_of(route: Json) -> Wire:
+    """The API a route is asked by. TargetError."""
+    name, api = route["name"], route["api"]
+    if api is None and route["provider"] not in _OWN_APIS:
+        return "messages" if route["provider"] == "anthropic" else "chat"
+    if api not in WIRES:
+        raise TargetError(f"route {name} speaks {api or 'the API of ' + route['provider']}"
+                          ", and requests are made in chat and messages only; state api: "
+                          "chat where it speaks that too, or name a function with --call")
+    return typing.cast(Wire, api)
+
+
+class Http:
+    """A route asked at its base URL, streamed. Raises TargetError where the card
+    and the environment do not say all that takes."""
+
+    def __init__(self, side: Side, http: typing.Any, base_url: str,
+                 connections: int) -> None:
+        self._side = side
+        self._http = http
+        route = side.route
+        self._wire = wire_of(route)
+        self.url = url_for(base_url, ModelRequest(
+            self._wire, _PATHS[self._wire], b"{}", {}), None)
+        if urllib.parse.urlsplit(base_url).username is not None:
+            raise TargetError(f"the base URL of route {route['name']} has a user in it; "
+                              "name the key by key_env")
+        self._key_env = route["key_env"]
+        if self._key_env and not os.environ.get(self._key_env):
+            raise TargetError(f"no key for route {route['name']}: set {self._key_env}")
+        self._client = http.AsyncClient(
+            follow_redirects=False, timeout=None,
+            limits=http.Limits(max_connections=connections))
+
+    def body(self, chat: Json) -> Json:
+        return body_of(self._wire, self._side.request(chat), self._side.route["model"],
+                       self._side.output_max)
+
+    def _headers(self, attempt: Attempt) -> "dict[str, str]":
+        headers = {"content-type": "application/json", **attempt.headers}
+        if self._wire == "messages":
+            headers["anthropic-version"] = _ANTHROPIC_VERSION
+        key = os.environ.get(self._key_env) if self._key_env else None
+        if key:
+            provider = self._side.route["provider"]
+            if self._wire == "messages":
+                headers["x-api-key"] = key
+            elif provider == "azure-openai":
+                headers["api-key"] = key
+            else:
+                headers["authorization"] = f"Bearer {key}"
+        return headers
+
+    async def send(self, attempt: Attempt, body: Json) -> Reply:
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        began = time.monotonic()
+        attempt.sent()
+        async with self._client.stream(
+                "POST", self.url, content=content, headers=self._headers(attempt),
+                timeout=attempt.timeout(self._http)) as response:
+            if response.status_code != 200:
+                await self._refused(response)
+            streamed = "event-stream" in response.headers.get("content-type", "")
+            watcher = StreamWatcher(attempt, self._wire, whole=not streamed)
+            raw, first = await self._read(response, attempt, watcher, began)
+        watcher.close()
+        try:
+            result = assembled(self._wire, raw) if streamed else json.loads(raw)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise StreamError("an answer that cannot be read", {
+                "phase": "stream" if streamed else "body", "status": 200,
+                "whole_body": True}) from None
+        return reply_of(result, first if streamed else None,
+                        round((time.monotonic() - began) * 1000))
+
+    async def _read(self, response: typing.Any, attempt: Attempt,
+                    watcher: StreamWatcher, began: float) -> "tuple[bytes, int | None]":
+        """The body, told to the attempt as it comes, and its first token's time."""
+        parts: "list[bytes]" = []
+        first: "int | None" = None
+        size = 0
+        async for chunk in response.aiter_bytes():
+            watcher.feed(chunk)
+            parts.append(chunk)
+            size += len(chunk)
+            if size > _ANSWER_BYTES:
+                raise StreamError("an answer without end", {
+                    "phase": "stream", "status": 200})
+            seen = attempt.seen
+            if first is None and (seen["visible"] or seen["tool_args_bytes"]):
+                first = round((time.monotonic() - began) * 1000)
+        return b"".join(parts), first
+
+    async def _refused(self, response: typing.Any) -> typing.NoReturn:
+        """Raises what the engine judges: the answer that is none."""
+        parts: "list[bytes]" = []
+        async for chunk in response.aiter_bytes():
+            parts.append(chunk)
+            if sum(map(len, parts)) > _ERROR_BYTES:
+                break
+        raise StreamError(f"status {response.status_code}", {
+            "phase": "response", "status": response.status_code,
+            "headers": list(response.headers.multi_items()),
+            "body": b"".join(parts).decode("utf-8", "replace")})
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+

@@ -1,0 +1,755 @@
+"""fivegates contract verify: both sides asked, resumed, capped, and what is
+written. The provider is the loopback one; it counts what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import copy
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import typing
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fivegates.contract import verify_command
+from fivegates.contract.results import Results, ResultsError
+from fivegates.contract.runs import SENDS
+from fivegates.contract.spend import Cap, cost_nusd, worst_nusd
+from fivegates.errors import FivegatesError
+from fivegates.provider import Journal, Provider, Record, read_script, read_value
+
+for _needed in ("regex", "jsonschema", "httpx", "h11"):
+    pytest.importorskip(_needed)
+if os.environ.get("FIVEGATES_SANITIZE"):
+    pytest.skip("nothing of the library is in it", allow_module_level=True)
+
+Json = typing.Dict[str, typing.Any]
+APP = typer.Typer()
+APP.command()(verify_command.verify)
+SPEED = {"first_token_s": 0.001, "prompt_tokens_per_s": 1e6, "tokens_per_s": 1e5,
+         "output_tokens": 8}
+TEXT = "This answer was made on loopback, one word"
+KEYS = {"KEY_MAIN": "sk-main-5ecret", "KEY_SPARE": "sk-spare-5ecret"}
+
+
+class Waiting(Journal):
+    """Lets a test wait until so many requests have come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = threading.Condition()
+
+    def received(self, *args: typing.Any) -> Record:
+        with self.turn:
+            record = super().received(*args)
+            self.turn.notify_all()
+        return record
+
+    def wait_for(self, count: int) -> None:
+        with self.turn:
+            assert self.turn.wait_for(lambda: len(self.records) >= count, 30)
+
+
+class Server:
+    """A provider on a thread of its own."""
+
+    def __init__(self, script: Json) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.journal = Waiting()
+        self.provider = Provider(self.read(script), self.journal)
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.do(self.provider.start())
+
+    @staticmethod
+    def read(script: Json) -> typing.Any:
+        return read_script(read_value({"speed": SPEED, "faults": ["ok"], **script}))
+
+    def do(self, coroutine: typing.Any) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+    def switch(self, script: Json) -> None:
+        self.loop.call_soon_threadsafe(self.provider.switch, self.read(script))
+        self.do(asyncio.sleep(0))
+
+    def close(self) -> None:
+        self.do(self.provider.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+    def url(self, name: str) -> str:
+        return f"{self.provider.url}/{name}/v1"
+
+    def asked(self, name: str = "") -> "list[Record]":
+        return [one for one in self.journal.records if one.path.startswith(f"/{name}")]
+
+
+@pytest.fixture
+def serve() -> "typing.Iterator[typing.Callable[..., Server]]":
+    with contextlib.ExitStack() as stack:
+        def make(**script: typing.Any) -> Server:
+            server = Server(script)
+            stack.callback(server.close)
+            return server
+        yield make
+
+
+class Bench:
+    """A card, fixtures and results in a folder of their own."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.card = folder / "card.json"
+        self.fixtures = folder / "f.jsonl"
+        self.results = folder / "r.jsonl"
+        self.data: Json = {
+            "version": 1,
+            "backoff": {"base_ms": 1, "rate_base_ms": 1, "cap_ms": 1},
+            "routes": {
+                "main": {"provider": "openai", "model": "m1", "key_env": "KEY_MAIN",
+                         "price": {"input": 2.5, "output": 10},
+                         "provides": {"output": {"max_tokens": 100}}},
+                "spare": {"provider": "anthropic", "model": "m2", "version": "v1",
+                          "key_env": "KEY_SPARE", "price": {"input": 3, "output": "15"},
+                          "provides": {"output": {"max_tokens": 100},
+                                       "operations": {"latency_p95_ms": 60000}}}},
+            "workflows": {"w": {"routes": ["main", "spare"]}}}
+        self.output = ""
+
+    def at(self, server: Server) -> "Bench":
+        for name, route in self.data["routes"].items():
+            route["base_url"] = server.url(name)
+        return self.write()
+
+    def write(self, *rows: Json, count: int = 0) -> "Bench":
+        self.card.write_text(json.dumps(self.data))
+        if rows or count or not self.fixtures.exists():
+            self.fixtures.write_text("".join(json.dumps(one) + "\n" for one in rows or [
+                row(f"case {number}") for number in range(count or 3)]))
+        return self
+
+    def arguments(self, *more: str) -> "list[str]":
+        return [str(self.card), "--workflow", "w", "--route", "spare", "--fixtures",
+                str(self.fixtures), "--out", str(self.results), *more]
+
+    def run(self, *more: str) -> "tuple[int, Json]":
+        """The exit code and the report; 2 for bad input, as the command line's."""
+        done = CliRunner().invoke(APP, [*self.arguments(*more), "--json"])
+        self.output = done.output
+        if isinstance(done.exception, FivegatesError):
+            self.output = str(done.exception)
+            return 2, {}
+        if done.exit_code == 2:
+            return 2, {}
+        assert done.exception is None or isinstance(done.exception, SystemExit), (
+            done.exception)
+        found: Json = json.loads(done.stdout)
+        return done.exit_code, found
+
+    def now(self) -> Json:
+        found: Json = json.loads(self.card.read_text())
+        return found
+
+    def contract(self) -> Json:
+        found: Json = self.now()["contracts"][0]
+        return found
+
+    def lines(self, kind: str = "case") -> "list[Json]":
+        found = map(json.loads, self.results.read_text().splitlines())
+        return [one for one in found if one["line"] == kind]
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    return Bench(tmp_path)
+
+
+def row(name: str, *expect: Json, **request: typing.Any) -> Json:
+    prompt = f"the pr0mpt of {name}"
+    asked: Json = {"prompt": prompt} if not request else {"request": {
+        "messages": [{"role": "user", "content": prompt}], **request}}
+    return {"id": name, **asked, "expect": list(expect) or {
+        "scorer": "contains", "value": "loopback"}}
+
+
+TOOL = {"type": "function", "function": {"name": "refund", "parameters": {
+    "type": "object", "properties": {"order": {"type": "string"}}}}}
+WRONG = {"scorer": "exact", "value": "something else"}
+
+
+# ---- evidence
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_evidence_of_both_sides(bench: Bench, serve: typing.Any, api: str) -> None:
+    server = serve()
+    bench.data["routes"]["spare"].update(
+        api=api, provider="anthropic" if api == "messages" else "deepseek")
+    bench.data["workflows"]["w"]["requires"] = {"quality": {
+        "min_score_ppm": 666_666, "max_drop_ppm": 0, "cases_min": 3}}
+    bench.data["contracts"] = [{
+        "workflow": "w", "route": "spare", "fingerprint": "sha256:" + "0" * 64,
+        "approved_by": "ops@example.com", "price": "free",
+        "evidence": {"cases": 1, "passed": 1}}]
+    bench.at(server).write(
+        row("text", {"scorer": "exact", "value": TEXT}),
+        row("tool", {"scorer": "tool_calls", "calls": [
+            {"name": "refund", "arguments": {"order": "one"}}]}, tools=[TOOL],
+            tool_choice="required"),
+        row("wrong", WRONG))
+    code, report = bench.run()
+    assert code == 0 and report["quality"]["holds"]
+    contract = bench.contract()
+    assert contract.keys() == {"workflow", "route", "evidence"}
+    assert report["removed"] == ["fingerprint", "approved_by", "price"]
+    evidence = contract["evidence"]
+    assert evidence == report["evidence"]
+    assert (evidence["cases"], evidence["passed"]) == (3, 2)
+    assert evidence["score_ppm"] == evidence["primary_score_ppm"] == 666_666
+    assert evidence["fixtures"] == report["fixtures"]
+    assert evidence["measured_at"] == min(one["at"] for one in bench.lines())
+    assert {one["id"] for one in report["failing"]} == {"wrong"}
+    assert report["operations"]["latency_p95_ms"]["stated"] == 60000
+    assert report["operations"]["first_token_p95_ms"]["measured"] >= 0
+    records = server.asked()
+    assert len(records) == 6 and all(one.stream for one in records)
+    assert {one.api for one in server.asked("spare")} == {api}
+    price = {"main": (2500, 10_000), "spare": (3000, 15_000)}  # nano-dollars a token
+    billed = sum(one.billed_prompt * price[name][0] + one.billed_output * price[name][1]
+                 for name in price for one in server.asked(name))
+    assert report["cost_usd"] == f"{billed / 10**9:.7f}".rstrip("0")
+
+
+def test_too_low_is_written_and_said(bench: Bench, serve: typing.Any) -> None:
+    server = serve(routes={"spare": ["ok", "refusal", "ok"]})
+    bench.data["workflows"]["w"]["requires"] = {"quality": {"min_score_ppm": 900_000}}
+    bench.at(server)
+    code, report = bench.run("--concurrency", "1", "--days", "1")
+    assert code == 1 and not report["quality"]["holds"]
+    evidence = bench.contract()["evidence"]
+    assert (evidence["passed"], evidence["score_ppm"]) == (2, 666_666)
+    assert evidence["primary_score_ppm"] == 1_000_000
+    assert evidence["expires_at"] > evidence["measured_at"]
+    # The same command again: everything is there, nothing is asked.
+    before = len(server.asked())
+    assert bench.run()[0] == 1
+    assert len(server.asked()) == before
+
+
+def test_the_words_for_people(bench: Bench, serve: typing.Any) -> None:
+    bench.at(serve(routes={"spare": ["refusal"]})).write(row("one"), row("two"))
+    done = CliRunner().invoke(APP, bench.arguments())
+    assert done.exit_code == 0  # nothing is required of quality
+    assert "output check: model_refused" in done.output
+    assert "0 of 2 passed" in done.output and "next: fivegates contract approve" in done.output
+    assert "4 of 4: 2 passed, 2 failed" in done.stderr
+
+
+def test_no_secret_is_written_or_said(bench: Bench, serve: typing.Any) -> None:
+    bench.at(serve(routes={"spare": ["ok", "key_refused"]}))
+    bench.run()
+    done = CliRunner().invoke(APP, bench.arguments())
+    written = bench.results.read_text() + done.output + done.stderr + bench.output
+    for secret in (*KEYS.values(), "pr0mpt", "loopback,"):
+        assert secret not in written
+    bench.at(serve())
+    bench.run("--fresh", "--keep-answers")
+    assert {one["answer"]["text"] for one in bench.lines()} == {TEXT}
+    assert "loopback," not in bench.output
+
+
+# ---- answers that never pass
+
+
+@pytest.mark.parametrize("fault, why", [
+    ("refusal", "output check: model_refused"), ("filtered", "output check: model_refused"),
+    ("empty_answer", "output check: no_output"),
+    ("truncated_tool_call", "ended by length")])
+def test_an_answer_that_never_passes(bench: Bench, serve: typing.Any, fault: str,
+                                     why: str) -> None:
+    """Even where what is expected is in it."""
+    bench.at(serve(routes={"spare": [fault]})).write(row("one", {
+        "scorer": "regex", "pattern": "^"}))
+    code, report = bench.run()
+    assert code == 0
+    assert report["failing"] == [{"id": "one", "side": "route", "result": "failed",
+                                  "reasons": [why]}]
+    assert bench.contract()["evidence"]["score_ppm"] == 0
+
+
+@pytest.mark.parametrize("fault", [
+    "empty_choices", "error_event", "garbage", "half_json", "html_page", "cut",
+    "server_error", "context_length"])
+def test_no_answer_is_no_evidence(bench: Bench, serve: typing.Any, fault: str) -> None:
+    server = serve(routes={"spare": [fault]})
+    bench.at(server).write(row("one"))
+    before = bench.card.read_text()
+    code, report = bench.run()
+    assert code == 3 and report["stopped"]["kind"] == "outage"
+    assert bench.card.read_text() == before
+    assert 1 <= len(server.asked("spare")) <= SENDS
+
+
+def test_the_workflows_own_check(bench: Bench, serve: typing.Any) -> None:
+    bench.data["workflows"]["w"]["requires"] = {"output": {"schema": {"type": "object"}}}
+    bench.at(serve())
+    code, report = bench.run()
+    assert {reason for one in report["failing"] for reason in one["reasons"]} == {
+        "output check: output_invalid"}
+    assert len(report["failing"]) == 6 and bench.contract()["evidence"]["passed"] == 0
+
+
+# ---- failed calls
+
+
+def test_a_failed_call_is_sent_again_within_its_bound(bench: Bench, serve: typing.Any) -> None:
+    server = serve(per="conversation", routes={
+        "main": ["unavailable", "ok"],
+        "spare": ["server_error", "cut", "rate_limited", "ok"]})
+    bench.at(server).write(count=2)
+    code, report = bench.run("--concurrency", "1")
+    assert code == 0 and report["failing"] == []
+    counts = collections.Counter(one.key for one in server.asked())
+    assert set(counts.values()) == {2, SENDS}
+    # A 500 and a cut may have been billed: their holds stay. A 503 and a 429 were not.
+    costs = {(one["id"], one["side"]): one["cost_nusd"] for one in bench.lines()}
+    assert costs["case 0", "primary"] < 200_000 < costs["case 0", "route"]
+    assert [one["billed"] for one in bench.lines()] == [True, False, True, False]
+
+
+def test_an_error_fails_its_case_and_is_asked_again(bench: Bench, serve: typing.Any) -> None:
+    server = serve(routes={"spare": ["ok", "context_length", "ok"]})
+    bench.at(server)
+    code, report = bench.run("--concurrency", "1")
+    assert code == 0 and bench.contract()["evidence"]["passed"] == 2
+    [failed] = report["failing"]
+    assert (failed["result"], failed["side"]) == ("error", "route")
+    assert failed["reasons"][0].startswith("error: ")
+    before = len(server.asked())
+    assert bench.run()[1]["failing"] == []
+    assert len(server.asked()) == before + 1
+    assert bench.contract()["evidence"]["passed"] == 3
+
+
+@pytest.mark.parametrize("fault, words", [
+    ("server_error", "server_error"), ("unavailable", "unavailable"),
+    ("key_refused", "bad_key"), ("no_model", "model_not_found"),
+    ("quota_exhausted", ""), ("rate_limited", "rate_limited")])
+def test_an_outage_stops_the_run_and_it_goes_on(
+        bench: Bench, serve: typing.Any, fault: str, words: str) -> None:
+    server = serve(routes={"spare": ["ok", "ok", fault]})
+    bench.at(server).write(count=12)
+    before = bench.card.read_text()
+    code, report = bench.run("--concurrency", "2")
+    assert code == 3 and report["stopped"]["kind"] == "outage"
+    assert "spare" in report["stopped"]["why"] and words in report["stopped"]["why"]
+    assert bench.card.read_text() == before and report["evidence"] is None
+    assert report["stopped"]["left"] == 24 - len({
+        (one["id"], one["side"]) for one in bench.lines()})
+    answered = {(one.api, one.key) for one in server.asked() if one.whole}
+    sent = len(server.asked())
+    assert sent < 12 + SENDS * 8
+    server.switch({})
+    code, report = bench.run()
+    assert code == 0 and report["failing"] == []
+    again = server.asked()[sent:]
+    assert not answered & {(one.api, one.key) for one in again}
+    assert len(answered) + len(again) == 24
+
+
+# ---- resume
+
+
+def test_a_run_that_is_killed_pays_nothing_twice(bench: Bench, serve: typing.Any) -> None:
+    """SIGKILL while two answers are outstanding; ten cases were finished."""
+    server = serve(faults=[*["ok"] * 10, "no_response"])
+    bench.at(server).write(count=20)
+    program = (f"import sys; sys.argv[0] = 'verify'; import typer; from {verify_command.__name__}"
+               " import verify; app = typer.Typer(); app.command()(verify); app()")
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *bench.arguments("--concurrency", "2")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    server.journal.wait_for(12)
+    child.kill()
+    child.wait()
+    finished = {(one["id"], one["side"]) for one in bench.lines()}
+    assert len(finished) == 10
+    server.switch({})
+    code, report = bench.run("--concurrency", "8")
+    assert code == 0
+    whole = collections.Counter((one.api, one.key) for one in server.asked() if one.whole)
+    assert len(whole) == 40 and set(whole.values()) == {1}
+    assert len(server.asked()) == 42
+    # What was on its way may have been billed: it counts.
+    assert report["lost"] == 2 and float(report["lost_usd"]) > 0
+    held = sum(one["held_nusd"] for one in bench.lines("sent")
+               if one["call"] not in {line["call"] for line in bench.lines()})
+    spent = sum(one["cost_nusd"] for one in bench.lines())
+    assert report["cost_usd"] == f"{(held + spent) / 10**9:.9f}".rstrip("0")
+    assert bench.contract()["evidence"]["measured_at"] == min(
+        one["at"] for one in bench.lines())
+
+
+def test_half_a_line_at_the_end_is_cut_off(bench: Bench, serve: typing.Any) -> None:
+    server = serve()
+    bench.at(server)
+    bench.run("--concurrency", "1")
+    whole = bench.results.read_bytes()
+    lines = whole.splitlines(True)
+    for cut in (1, len(lines[-1]) // 2, len(lines[-1]) - 1):
+        bench.results.write_bytes(whole[:-cut])
+        before = len(server.asked())
+        code, report = bench.run()
+        assert code == 0 and len(server.asked()) == before + 1
+        # The answer whose line was torn may have been billed: its hold counts too.
+        assert report["lost"] == 1
+    bench.results.write_bytes(lines[0][:30])
+    assert bench.run()[0] == 0 and len(bench.lines()) == 6
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"model": "m3"}, "route.model: m2 there, m3 now"),
+    ({"version": "v2"}, "route.version: v1 there, v2 now"),
+    ({"provider": "deepseek"}, "route.provider: anthropic there"),
+    ({"base_url": "http://127.0.0.1:1/v1"}, "route.at: "),
+    (None, "fixtures: sha256:")])
+def test_results_of_something_else_are_refused(
+        bench: Bench, serve: typing.Any, change: "Json | None", words: str) -> None:
+    server = serve()
+    bench.at(server).run()
+    if change is None:
+        bench.write(count=4)
+    else:
+        bench.data["routes"]["spare"].update(change)
+        bench.write()
+    before = bench.results.read_bytes()
+    assert bench.run()[0] == 2
+    assert words in bench.output and "--fresh" in bench.output
+    assert bench.results.read_bytes() == before
+    if change is None:
+        assert bench.run("--fresh")[0] == 0
+        assert (bench.folder / "r.jsonl.old").read_bytes() == before
+        assert len(bench.lines()) == 8
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"line": "case"}\n', "[1]\n"])
+def test_a_file_that_is_no_results(bench: Bench, serve: typing.Any, text: str) -> None:
+    bench.at(serve())
+    bench.results.write_text(text)
+    for more in ([], ["--fresh"]):
+        code, _ = bench.run(*more)
+        if text:
+            assert code == 2 and "no results of fivegates" in bench.output
+            assert bench.results.read_text() == text
+        else:
+            assert code == 0
+
+
+def test_a_line_that_is_none_is_named(bench: Bench, serve: typing.Any) -> None:
+    bench.at(serve()).run()
+    lines = bench.results.read_text().splitlines(True)
+    bench.results.write_text("".join([*lines[:3], '{"line": "case"}\n', *lines[3:]]))
+    assert bench.run()[0] == 2 and "r.jsonl:4: a line that is none" in bench.output
+
+
+def test_results_are_written_by_one_run_at_a_time(bench: Bench) -> None:
+    with contextlib.closing(Results.open(str(bench.results), {"a": 1})):
+        with pytest.raises(ResultsError, match="another run is writing"):
+            Results.open(str(bench.results), {"a": 1})
+
+
+# ---- money
+
+
+COSTS = st.integers(0, 50)
+
+
+@given(st.integers(0, 120), st.lists(st.tuples(COSTS, COSTS, st.integers(0, 3)), max_size=20))
+def test_a_cap_is_never_passed(limit: int, sends: "list[tuple[int, int, int]]") -> None:
+    """Whatever is held and settled, in whatever order, as long as nothing costs
+    more than it was held for."""
+    cap, open_ = Cap(limit), []  # type: ignore[var-annotated]
+    for worst, cost, settle in sends:
+        if cap.hold(worst):
+            open_.append((worst, min(cost, worst)))
+        assert cap.spent_nusd + cap.held_nusd <= limit
+        for _ in range(min(settle, len(open_))):
+            cap.settle(*open_.pop(0))
+            assert cap.spent_nusd + cap.held_nusd <= limit
+    for one in open_:
+        cap.settle(*one)
+    assert cap.held_nusd == 0 and cap.spent_nusd <= limit
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**6),
+       st.integers(0, 10**6), st.integers(0, 10**6))
+def test_what_tokens_cost(price: int, other: int, prompt: int, cached: int,
+                          output: int) -> None:
+    """Exact, rounded up; and never more than was held for the same request."""
+    table = {"input": price, "cached_input": other, "output": price}
+    cost = cost_nusd(table, prompt, cached, output)
+    cached = min(cached, prompt)
+    exact = (prompt - cached) * price + cached * other + output * price
+    assert 0 <= cost * 10**6 - exact < 10**6
+    assert cost <= worst_nusd(table, prompt, output)
+    assert cost_nusd(None, prompt, cached, output) == 0
+
+
+@pytest.mark.parametrize("concurrency", ["1", "8"])
+def test_the_cap_holds_at_the_server_and_across_resumes(
+        bench: Bench, serve: typing.Any, concurrency: str) -> None:
+    server = serve(faults=["ok", "server_error", "ok", "cut", "ok"])
+    bench.at(server).write(count=10)
+    price = {"main": (2500, 10_000), "spare": (3000, 15_000)}
+
+    def billed() -> int:
+        return sum(one.billed_prompt * price[name][0] + one.billed_output * price[name][1]
+                   for name in price for one in server.asked(name))
+
+    before = bench.card.read_text()
+    code, report = bench.run("--max-usd", "0.005", "--concurrency", concurrency)
+    assert code == 3 and report["stopped"]["kind"] == "cap"
+    assert bench.card.read_text() == before
+    spent = round(float(report["cost_usd"]) * 10**9)
+    assert billed() <= spent <= 5_000_000
+    # With the same cap nothing more than what is left of it is sent.
+    code, report = bench.run("--max-usd", "0.005", "--concurrency", concurrency)
+    assert code == 3 and billed() <= float(report["cost_usd"]) * 10**9 <= 5_000_000
+    done = {(one["id"], one["side"]) for one in bench.lines()}
+    code, report = bench.run("--max-usd", "1")
+    assert code == 0 and report["failing"] == []
+    assert billed() <= float(report["cost_usd"]) * 10**9
+    assert len(done) < 20 and len(bench.lines()) == 20  # none was asked again
+
+
+def test_a_cap_below_one_case_sends_nothing(bench: Bench, serve: typing.Any) -> None:
+    server = serve()
+    code, report = bench.at(server).run("--max-usd", "0.000000001")
+    assert code == 3 and report["stopped"]["left"] == 6 and server.asked() == []
+    assert report["cost_usd"] == "0" or float(report["cost_usd"]) == 0
+
+
+# ---- functions
+
+
+def function(bench: Bench, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
+    name = f"asked_{bench.folder.name}".replace("-", "_")
+    (bench.folder / f"{name}.py").write_text(
+        "import asyncio, os, signal\nimport httpx\nSEEN = []\n" + body)
+    monkeypatch.syspath_prepend(str(bench.folder))
+    return f"{name}:ask"
+
+
+PLAIN = """
+def ask(request, route):
+    SEEN.append((request["model"], route["name"]))
+    return "Paris" if route["name"] == "main" else "London"
+"""
+
+
+def test_a_function_is_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, PLAIN)
+    bench.write(row("one", {"scorer": "exact", "value": "Paris"}))
+    code, report = bench.run("--call", name)
+    assert code == 0
+    assert report["sides"]["primary"]["passed"] == 1 and report["sides"]["route"]["failed"] == 1
+    module = sys.modules[name.partition(":")[0]]
+    assert set(module.SEEN) == {("m1", "main"), ("m2", "spare")}
+    # A text tells no usage: what it may have cost at most stays counted.
+    assert [one["billed"] for one in bench.lines()] == [False, False]
+    assert all(one["cost_nusd"] > 1_000_000 for one in bench.lines())
+    assert report["operations"]["first_token_p95_ms"]["measured"] is None
+
+
+def test_a_coroutine_function_whose_calls_fail(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+async def ask(request, route):
+    SEEN.append(route["name"])
+    if SEEN.count(route["name"]) == 1:
+        raise httpx.ConnectError("refused")
+    return {"choices": [{"finish_reason": "length", "message": {"content": "Paris"}}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
+""")
+    bench.write(row("one", {"scorer": "exact", "value": "Paris"}))
+    code, report = bench.run("--call", name)
+    assert code == 0 and {tuple(one["reasons"]) for one in report["failing"]} == {
+        ("ended by length",)}
+    assert [one["sends"] for one in bench.lines()] == [2, 2]
+    # What never left cost nothing; the rest by the usage.
+    assert sorted(one["cost_nusd"] for one in bench.lines()) == [45_000, 60_000]
+
+
+def test_a_mistake_in_a_function_is_no_result(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+def ask(request, route):
+    raise KeyError(str(request))
+def judge(answer, row):
+    raise KeyError(answer["text"])
+""")
+    assert bench.write().run("--call", name)[0] == 2
+    assert "--call raised KeyError" in bench.output and "pr0mpt" not in bench.output
+    assert bench.lines() == [] and bench.lines("left") != []
+    judge = name.replace(":ask", ":judge")
+    (bench.folder / "plain.py").write_text(PLAIN.replace("SEEN.append", "len"))
+    bench.write(row("one", {"scorer": judge}))
+    assert bench.run("--call", "plain:ask", "--fresh", "--scorer", judge)[0] == 2
+    assert "raised KeyError for case one" in bench.output and bench.lines() == []
+    assert "contracts" not in bench.now()
+
+
+def test_an_interrupt_lets_paid_answers_come(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+async def ask(request, route):
+    SEEN.append(route["name"])
+    if len(SEEN) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0)
+    return "loopback"
+""")
+    bench.write(count=10)
+    code, report = bench.run("--call", name, "--concurrency", "2")
+    assert code == 3 and report["stopped"]["kind"] == "interrupt"
+    assert 3 <= len(bench.lines()) <= 4 and report["evidence"] is None
+    assert len(bench.lines()) == len(bench.lines("sent"))
+    assert bench.run("--call", name)[0] == 0
+
+
+def test_a_second_interrupt_ends_the_run(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+async def ask(request, route):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.get_running_loop().create_future()
+""")
+    code, report = bench.write().run("--call", name, "--concurrency", "1")
+    assert code == 3 and report["stopped"]["left"] == 6
+    [left] = bench.lines("left")
+    assert left["cost_nusd"] == bench.lines("sent")[0]["held_nusd"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+# ---- bad input
+
+
+def test_a_twin_needs_no_measuring(bench: Bench) -> None:
+    bench.data["routes"]["spare"] = {**bench.data["routes"]["main"], "account": "b"}
+    bench.data["contracts"] = [{"workflow": "w", "route": "spare", "twin": True}]
+    code, report = bench.write().run()
+    assert (code, report["twin"]) == (0, True) and not bench.results.exists()
+
+
+def without(path: str, value: typing.Any = None) -> "typing.Callable[[Json], None]":
+    """Sets or takes out one value of a card."""
+    *way, last = path.split(".")
+
+    def change(card: Json) -> None:
+        for key in way:
+            card = card.setdefault(key, {})
+        if value is None:
+            card.pop(last)
+        else:
+            card[last] = value
+    return change
+
+
+@pytest.mark.parametrize("change, more, words", [
+    (None, ["--workflow", "x"], "no workflow x; it has w"),
+    (None, ["--route", "main"], "main is the primary of w"),
+    (None, ["--route", "other"], "other is no stand-in of w"),
+    (without("routes.spare.base_url"), [], "spare has no base_url"),
+    (without("routes.spare.base_url", "http://u:p@127.0.0.1:1/v1"), [], "has a user in it"),
+    (without("routes.spare.key_env", "KEY_NONE"), [], "no key for route spare: set KEY_NONE"),
+    (without("routes.spare.api", "responses"), [], "spare speaks responses"),
+    (without("routes.spare.provider", "gemini"), [], "speaks the API of gemini"),
+    (without("workflows.w.requires", {"quality": {"cases_min": 9}}), [], "cases_min is 9"),
+    (without("workflows.w.requires", {"quality": {"fixtures": "sha256:x"}}), [],
+     "fixtures is sha256:x, and these are sha256:"),
+    (without("routes.spare.price"), ["--max-usd", "1"], "price is missing"),
+    (without("routes.spare.provides"), ["--max-usd", "1", "--route-url", "http://h/v1"],
+     "needs an output limit"),
+    (without("routes.main.provides"), ["--max-usd", "1"], "costs at most is not known"),
+    (None, ["--max-usd", "0"], "USD over 0"), (None, ["--max-usd", "NaN"], "USD over 0"),
+    (None, ["--max-usd", "0.0000000001"], "USD over 0"),
+    (None, ["--days", "0"], ""), (None, ["--concurrency", "0"], ""),
+    (None, ["--scorer", "magic"], "no scorer is called magic"),
+    (None, ["--call", "no_such:f"], "does not load"),
+    (None, ["--out", "/nowhere/r.jsonl"], "No such file"),
+    (None, ["--fixtures", "none.jsonl"], "none.jsonl: No such file"),
+])
+def test_bad_input_asks_nothing(bench: Bench, serve: typing.Any, change: typing.Any,
+                                more: "list[str]", words: str) -> None:
+    server = serve()
+    bench.data["routes"]["other"] = {"provider": "openai", "model": "m"}
+    bench.at(server)
+    if change is not None:
+        change(bench.data)
+        bench.write()
+    code, _ = bench.run(*more)
+    assert code == 2 and words in " ".join(bench.output.replace("│", " ").split())
+    assert server.asked() == [] and not bench.results.exists()
+
+
+def test_routes_without_a_price_can_be_measured(bench: Bench, serve: typing.Any) -> None:
+    for route in bench.data["routes"].values():
+        del route["price"]
+    bench.at(serve())
+    assert bench.run("--max-usd", "1", "--no-price")[0] == 0
+
+
+@pytest.mark.parametrize("request_, words", [
+    ({"response_format": {"type": "json_object"}}, "response_format has no form in messages"),
+    ({"tools": [{"type": "web_search"}]}, "a tool that is no function"),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input_audio"),
+])
+def test_what_the_other_api_cannot_say(bench: Bench, serve: typing.Any, request_: Json,
+                                       words: str) -> None:
+    server = serve()
+    one = row("one", **{"max_tokens": 5, **request_})
+    bench.at(server).write(one)
+    assert bench.run()[0] == 2
+    assert "f.jsonl:1: route spare: " in bench.output and words in bench.output
+    assert server.asked() == []
+
+
+def test_an_image_behind_a_url_has_no_bound(bench: Bench, serve: typing.Any) -> None:
+    one = row("one", messages=[{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}])
+    bench.at(serve()).write(one)
+    assert bench.run("--max-usd", "1")[0] == 2 and "behind a URL" in bench.output
+    one["request"]["messages"][0]["content"][0]["image_url"]["url"] = (
+        "data:image/png;base64,AA==")
+    assert bench.write(one).run("--max-usd", "1")[0] == 0
+
+
+def test_the_contract_leaves_tools_out(bench: Bench, serve: typing.Any) -> None:
+    """As when the stand-in serves: measured without the tool, it answers in words."""
+    bench.data["contracts"] = [{"workflow": "w", "route": "spare",
+                                "changes": {"drop_tools": ["refund"]}}]
+    server = serve()
+    bench.at(server).write(row("one", {"scorer": "tool_calls", "calls": [
+        {"name": "refund", "arguments": {"order": "one"}}]}, tools=[TOOL]))
+    _, report = bench.run()
+    assert [one["side"] for one in report["failing"]] == ["route"]
+    assert [one.has_tools for one in server.asked("main")] == [True]
+    assert [one.has_tools for one in server.asked("spare")] == [False]
+    assert bench.contract()["changes"] == {"drop_tools": ["refund"]}
