@@ -159,6 +159,8 @@ build = {
             "bindings/lua/fivegates/resty/attempt.lua",
         ["fivegates.resty.balancer"] =
             "bindings/lua/fivegates/resty/balancer.lua",
+        ["fivegates.resty.cache"] =
+            "bindings/lua/fivegates/resty/cache.lua",
         ["fivegates.resty.client"] =
             "bindings/lua/fivegates/resty/client.lua",
         ["fivegates.resty.compact"] =
@@ -173,6 +175,8 @@ build = {
             "bindings/lua/fivegates/resty/init.lua",
         ["fivegates.resty.json"] =
             "bindings/lua/fivegates/resty/json.lua",
+        ["fivegates.resty.kept"] =
+            "bindings/lua/fivegates/resty/kept.lua",
         ["fivegates.resty.ledger"] =
             "bindings/lua/fivegates/resty/ledger.lua",
         ["fivegates.resty.log"] =

@@ -209,7 +209,7 @@ class Driven:
             action = decision.action
             if action == "accept":
                 if self.cache is not None and self.keep:
-                    yield "ask", self.cache.store, (self.key, self.result,
+                    yield "ask", self.cache.store, (self.key, self.kept(),
                                                     decision.label)
                 return self.end(decision, self.result)
             if action == "queue":
@@ -233,6 +233,10 @@ class Driven:
             if after is None:
                 return self.result  # whoever reads the answer ends the call
             decision = after
+
+    def kept(self) -> typing.Any:
+        """What the cache keeps of an accepted answer."""
+        return self.result
 
     def _clear(self, decision: "Decision") -> "typing.Generator[tuple[typing.Any, ...], typing.Any, None]":
         """Nothing is put behind the beginning of another answer."""

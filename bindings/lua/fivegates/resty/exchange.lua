@@ -3,6 +3,7 @@
 
 local attempts = require "fivegates.resty.attempt"
 local client = require "fivegates.resty.client"
+local kept = require "fivegates.resty.kept"
 local reply = require "fivegates.resty.reply"
 local served = require "fivegates.resty.served"
 local targets = require "fivegates.resty.target"
@@ -107,6 +108,29 @@ function Exchange:mind_client()
 end
 
 
+-- ---- answers that are kept
+
+-- The key of this request's answer.
+function Exchange:key()
+    return self.gateway.cache:key(self.request, self.workflow, self.call.tenant,
+                                  self.call.language)
+end
+
+
+-- Keeps an accepted answer that is with the client, but one that the ladder had
+-- made smaller.
+function Exchange:keep(body, streamed)
+    if not self.gateway.cache or self.step then
+        return
+    end
+    local text = kept.text(self.wire, body, streamed)
+    if text then
+        ngx.eof()  -- the client need not wait for it
+        self.gateway.cache:keep(self:key(), text)
+    end
+end
+
+
 -- ---- sending
 
 -- What of a decision this gateway cannot do; the engine decides again.
@@ -171,13 +195,14 @@ function Exchange:drive()
         local action = decision.action
         if action == "accept" then
             reply.whole(self, self:ends(decision))
+            self:keep(self.result, false)
             return nil
         elseif action == "degrade" and not SENT_STEPS[decision.ladder_step] then
             local step = decision.ladder_step
-            local text = reply.text_of(self, decision)
+            local text, age = reply.text_of(self, decision)
             if text then
                 self:ends(decision)
-                reply.stand_in(self, step, text)
+                reply.stand_in(self, step, text, age)
                 return nil
             end
             decision = must(self.call:unable(step == "cached" and "cache"

@@ -22,7 +22,6 @@ local concat = table.concat
 local error = error
 local getenv = os.getenv
 local ipairs = ipairs
-local match = string.match
 local max = math.max
 local min = math.min
 local next = next
@@ -36,7 +35,7 @@ local _M = {}
 
 local OPTIONS = check.set [[
     card region procs keys facts forward cached ledger on_decision recent
-    answer_max http any_model workflow prompt_tokens
+    answer_max http any_model workflow prompt_tokens cache
 ]]
 local ANSWER_MAX = 32 * 1048576
 local UNABLE = { "clear", "queue", "resume", "hedge" }
@@ -119,7 +118,9 @@ end
 --   prompt_tokens  function(body): the tokens of a request, for begin() and for
 --                the ladder's compact; else an estimate by its length
 --   forward      names of further client headers that go on to the routes
---   cached       function(body, decision): a text kept from before, or nil
+--   cache        answers kept for the ladder's `cached`: resty/cache.lua
+--   cached       or, for a cache of your own, function(body, decision): a text
+--                kept from before and its age in seconds, or nil
 --   ledger       "log" (nginx's error log, level notice), a file's path, or a
 --                function(line)
 --   on_decision  function(decision, call)
@@ -146,7 +147,10 @@ function _M.open(options)
     for i, word in ipairs(UNABLE) do
         unable[i] = word
     end
-    if not options.cached then
+    if options.cached and options.cache then
+        return error("fivegates: open: cached and cache are two answers to one "
+                     .. "step; give one of them", 0)
+    elseif not options.cached and not options.cache then
         unable[#unable + 1] = "cache"
     end
     gateway = {
@@ -154,7 +158,8 @@ function _M.open(options)
         targets = targets_of(options.card, policy, options.keys or {}),
         facts = options.facts, forward = options.forward or {},
         prompt_tokens = options.prompt_tokens,
-        cached = sink.safe(options.cached, "cached"), ledger = sink.open(options.ledger),
+        cached = sink.safe(options.cached, "cached"), cache = options.cache,
+        ledger = sink.open(options.ledger),
         workflow = options.workflow,
         on_decision = function(decision, call)
             notice.decided(decision, call.workflow)
@@ -274,9 +279,7 @@ function _M.begin(request, workflow, unable, more)
     if not facts then
         return nil, refusal
     end
-    local language = match(request:header("accept-language") or "",
-                           "^%s*(%a[%w-]*)")
-    facts.language = language
+    facts.language = request:language()
     facts.unable = unable
     if gateway.prompt_tokens then
         facts.prompt_tokens = gateway.prompt_tokens(request.body)
@@ -298,7 +301,7 @@ function _M.begin(request, workflow, unable, more)
             return nil, refusal
         end
     end
-    call.workflow = facts.workflow
+    call.workflow, call.tenant = facts.workflow, facts.tenant
     return call, facts.workflow
 end
 

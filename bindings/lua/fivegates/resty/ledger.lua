@@ -24,12 +24,12 @@ function _M.safe(hook, what)
         return error("fivegates: " .. what .. " is a function", 0)
     end
     return function(...)
-        local ok, err = pcall(hook, ...)
+        local ok, answer, more = pcall(hook, ...)
         if not ok then
-            ngx.log(ngx.ERR, "fivegates: ", what, ": ", tostring(err))
+            ngx.log(ngx.ERR, "fivegates: ", what, ": ", tostring(answer))
             return nil
         end
-        return err  -- what the hook answered
+        return answer, more
     end
 end
 

@@ -120,19 +120,24 @@ function _M.whole(x, tokens)
 end
 
 
--- The text of a ladder's step that needs no send; nil where there is none.
+-- The text of a ladder's step that needs no send, and of a kept one its age in
+-- seconds, where it is known; nil where there is none.
 function _M.text_of(x, decision)
-    local gateway, text = x.gateway, nil
-    if decision.ladder_step == "cached" then
-        text = gateway.cached and gateway.cached(x.request.body, decision)
-    elseif not x.request.wants_schema then
-        text = decision.text  -- no answer to who waits for JSON
+    local gateway, text, age = x.gateway, nil, nil
+    if decision.ladder_step == "cached" and gateway.cache then
+        text, age = gateway.cache:lookup(x:key(), decision.max_age_s)
+    elseif decision.ladder_step == "cached" then
+        if gateway.cached then
+            text, age = gateway.cached(x.request.body, decision)
+        end
+    elseif x.request.takes_words then
+        text = decision.text
     end
-    return type(text) == "string" and text or nil
+    return type(text) == "string" and text or nil, age
 end
 
 
-function _M.stand_in(x, step, text)
+function _M.stand_in(x, step, text, age)
     local streamed = x.request.streamed
     local body = answers.text(x.wire, text, step, streamed)
     local header = ngx.header
@@ -142,6 +147,7 @@ function _M.stand_in(x, step, text)
     header["x-fivegates-call"] = x.call:id()
     header["x-fivegates-action"] = "degrade"
     header["x-fivegates-step"] = step
+    header["age"] = age
     ngx.print(body)
 end
 

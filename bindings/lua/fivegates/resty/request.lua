@@ -10,6 +10,8 @@ local list = json.list
 local floor = math.floor
 local max = math.max
 local find = string.find
+local gmatch = string.gmatch
+local match = string.match
 local gsub = string.gsub
 local sub = string.sub
 local open = io.open
@@ -35,6 +37,8 @@ local PATHS = {
 local BODY_MAX = 64 * 1048576  -- where client_max_body_size is off
 local HEADERS_MAX = 100
 local NAME_MAX = 64  -- bytes of it that an error shows
+local LANGUAGES_MAX = 256  -- bytes of Accept-Language that are read
+local LANGUAGE_MAX = 35  -- bytes of a language tag
 local LIMITS = { "max_completion_tokens", "max_output_tokens", "max_tokens" }
 local TOKENS_MAX = 4294967295
 -- An estimate, as the real count comes with the answer: bytes of JSON for a
@@ -174,6 +178,23 @@ function Request:header(name)
 end
 
 
+-- The language its client likes best, as Accept-Language says: "en-GB"; nil where
+-- it says none.
+function Request:language()
+    local best, liked = nil, 0
+    for tag, rest in gmatch(sub(self:header("accept-language") or "", 1,
+                                LANGUAGES_MAX), "([%w*-]+)([^,]*)") do
+        local q = match(rest, "^%s*;%s*q%s*=%s*([%d.]+)")
+        q = q and tonumber(q) or 1
+        if q > liked and q <= 1 and #tag <= LANGUAGE_MAX
+           and find(tag, "^%a[%w-]*$") then
+            best, liked = tag, q
+        end
+    end
+    return best
+end
+
+
 -- ---- facts
 
 local function output_limit(body)
@@ -247,6 +268,23 @@ local function wants_schema(body)
     return get(body, "response_format", "type") == "json_schema"
            or get(body, "output_format", "type") == "json_schema"
            or get(body, "text", "format", "type") == "json_schema"
+end
+
+
+-- Is a sentence an answer: not to who waits for JSON, or for the call of a tool.
+local function takes_words(body)
+    local choice = get(body, "tool_choice") or get(body, "function_call")
+    if wants_schema(body) or get(body, "response_format", "type") == "json_object"
+       or get(body, "text", "format", "type") == "json_object"
+       or choice == "required" or choice == "any" then
+        return false
+    elseif type(choice) ~= "table" then
+        return true
+    elseif get(choice, "type") == "allowed_tools" then
+        return (get(choice, "allowed_tools", "mode") or get(choice, "mode"))
+               ~= "required"
+    end
+    return get(choice, "type") == "auto" or get(choice, "type") == "none"
 end
 
 
@@ -333,8 +371,8 @@ function Request:facts(workflow)
     if limit > 0 then
         facts.max_output_tokens = limit
     end
-    self.wants_schema = wants_schema(body)
-    facts.features = features(body, turns_of(body), tools, self.wants_schema)
+    self.takes_words = takes_words(body)
+    facts.features = features(body, turns_of(body), tools, wants_schema(body))
     local names = {}
     for i = 1, #tools do
         names[#names + 1] = edits.tool_name(tools[i])

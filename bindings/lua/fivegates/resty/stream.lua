@@ -133,6 +133,19 @@ local function ended(x)
     x:ends(decision)
     ngx.print(rest)
     x.cut = x.torn
+    if x.all and not x.cut and decision.action == "accept" then
+        x:keep(concat(x.all), true)
+    end
+end
+
+
+-- Remembers a chunk for the cache; of a stream that is too long nothing.
+local function remember(x, chunk)
+    if x.all then
+        x.all[#x.all + 1] = chunk
+        x.all_size = x.all_size + #chunk
+        x.all = x.all_size <= HELD_MAX and x.all or nil
+    end
 end
 
 
@@ -152,6 +165,8 @@ end
 local function pass(x, held)
     x.given = true
     x.parts, x.size, x.seam, x.torn = {}, 0, "", false
+    x.all, x.all_size = x.gateway.cache and {}, 0
+    remember(x, held)
     x:clock(x.progress_ms)
     reply.begin(x)
     ngx.header["cache-control"] = "no-cache"
@@ -174,6 +189,7 @@ local function pass(x, held)
         if band(saw, SAW.error) ~= 0 then
             return cut(x, x:ended_badly())
         end
+        remember(x, chunk)
         decision = x:due() and x:look()
         if decision then
             return cut(x, decision)

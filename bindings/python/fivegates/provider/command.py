@@ -59,6 +59,7 @@ def provider(
     script: typing.Annotated[str, typer.Option(help="YAML or JSON file with faults, phases, routes and the model's speed.")] = "",
     port: typing.Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: one that is free.", min=0, max=65535)] = 0,
     journal: typing.Annotated[str, typer.Option(help="Append what happens to this file, as JSON lines.")] = "",
+    bodies: typing.Annotated[bool, typer.Option("--bodies", help="Keep what was asked in the journal too, prompts and all.")] = False,
     list_faults: typing.Annotated[bool, typer.Option("--list", help="Print all faults.")] = False,
 ) -> None:
     """A provider on loopback that fails as it is told.
@@ -73,7 +74,7 @@ def provider(
         raise SettingsError("--fault and --script: give one of them")
     read = (read_script(read_file(script)) if script else plain_script(
         [step_of_text(one, "--fault") for one in fault or ["ok"]]))
-    written = Journal(journal)
+    written = Journal(journal, bodies)
     try:
         asyncio.run(_serve(read, written, port))
     finally:

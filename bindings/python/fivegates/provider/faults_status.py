@@ -81,6 +81,11 @@ async def context_length(x: Exchange) -> None:
     await x.refuse("context")
 
 
+@fault("status", "400: a parameter that this model does not take")
+async def unsupported(x: Exchange) -> None:
+    await x.refuse("unsupported")
+
+
 @fault("status", "400: a content filter refused the prompt")
 async def content_filter(x: Exchange) -> None:
     await x.refuse("filter")

@@ -55,6 +55,7 @@ class Record:
     wait_s: "float | None" = None  # how long the answer said to wait
     left_at: "float | None" = None  # the client hung up before the end
     ended_at: "float | None" = None
+    body: "Json | None" = None  # where the journal keeps bodies
 
     @property
     def billed(self) -> int:
@@ -74,6 +75,8 @@ class Record:
 
     def to_dict(self) -> Json:
         out = dataclasses.asdict(self)
+        if self.body is None:
+            del out["body"]
         out["ran_on_s"] = self.ran_on_s
         return {key: round(value, 4) if isinstance(value, float) else value
                 for key, value in out.items()}
@@ -90,9 +93,11 @@ class Effect:
 
 class Journal:
     """All records, in memory and, where a path is given, in a file of JSON
-    lines: {"event": "received" | "ended" | "effect", ...}."""
+    lines: {"event": "received" | "ended" | "effect", ...}. bodies: with what
+    was asked, which nobody else's prompts should be."""
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str = "", bodies: bool = False) -> None:
+        self._bodies = bodies
         self._started = time.monotonic()
         self._count = 0
         self._file: "typing.TextIO | None" = None
@@ -125,6 +130,8 @@ class Journal:
              if _TELLING.match(name)}, asked.api, asked.stream, asked.model,
             asked.key, asked.prompt_tokens, bool(asked.body.get("tools")),
             list(asked.results))
+        if self._bodies:
+            record.body = asked.body
         self.records.append(record)
         self._write("received", {
             "number": record.number, "at": round(record.at, 4),

@@ -72,6 +72,11 @@ REFUSALS: "dict[str, tuple[_OpenAI, _Anthropic]]" = {
                 "The prompt triggered the content management policy."),
         _Anthropic(400, "invalid_request_error",
                    "Output blocked by content filtering policy")),
+    "unsupported": (
+        _OpenAI(400, "invalid_request_error", "unsupported_parameter",
+                "Unsupported parameter: it is not supported with this model."),
+        _Anthropic(400, "invalid_request_error",
+                   "This model does not support a parameter of the request.")),
     "prefill": (
         _OpenAI(400, "invalid_request_error", None,
                 "This model does not support assistant message prefill; the "

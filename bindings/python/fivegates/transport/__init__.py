@@ -23,6 +23,7 @@ it reads; a stream it dropped without closing is hung up with its next request.
 from __future__ import annotations
 
 import functools
+import inspect
 import typing
 
 from fivegates.errors import ArgumentError
@@ -94,13 +95,21 @@ def transport(http: typing.Any, engine: "Engine",
       True sends it with the card's.
     facts: of Engine.begin() for every call: {"tenant": ..., "region": ...}.
     prompt_tokens(body): counts a prompt; by default estimated by its length.
-    compact(body, tokens): a body with a shorter prompt, for the ladder.
-    cached(body, decision): a text kept from before, or None.
+    compact: True: where the card's ladder says so, the oldest turns are left
+      out (fivegates.compact); False: never; or a function of the body and the
+      tokens that answers a body, or None where there is none.
+    cache: a fivegates.cache.AnswerCache (or AsyncAnswerCache, for an async
+      client), for the ladder's cached: keeps the text of each accepted answer
+      under its request, tenant and language. Or, for a cache of your own,
+      cached(body, decision): a text kept from before, or None.
     preset: True: the card's text (the answer's model is fivegates/preset, and
       the logger fivegates warns); False: none; or a function of the decision.
-      Never for a request that wants JSON of a schema.
+      Never for a request that wants JSON, or the call of a tool.
     on_decision(decision, call), ledger: as of Engine.run().
     """
+    if inspect.iscoroutinefunction(getattr(options.get("cache"), "lookup", None)):
+        raise ArgumentError("a blocking client cannot wait for an async cache; "
+                            "give an AnswerCache")
     return _blocking(_checked(http))(inner or http.HTTPTransport(limits=_limits(http)),
                            Options(engine, workflow, **options))
 

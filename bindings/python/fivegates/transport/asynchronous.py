@@ -51,10 +51,12 @@ def make(http: typing.Any) -> type:
                 raise
             else:
                 given.ended()
+                await _stored(given)
 
         async def aclose(self) -> None:
             try:
                 self._given.left()
+                await _stored(self._given)
             finally:
                 await self._wire.close()
 
@@ -187,6 +189,12 @@ class AsyncWire:
         if stream is not None:
             with anyio.move_on_after(_CLOSE_S, shield=True):
                 await stream.aclose()
+
+
+async def _stored(given: GivenAway) -> None:
+    storing = given.store()
+    if inspect.isawaitable(storing):
+        await storing
 
 
 def _left(until: "float | None") -> "float | None":

@@ -53,11 +53,13 @@ def make(http: typing.Any) -> type:
                 raise
             else:
                 given.ended()
+                given.store()
 
         def close(self) -> None:
             self._drop.detach()
             try:
                 self._given.left()
+                self._given.store()
             finally:
                 self._wire.close()
 

@@ -32,6 +32,7 @@ from fivegates.driven import Driven
 from fivegates.stream import StreamWatcher
 from fivegates.transport import synthetic
 from fivegates.transport.given import GivenAway, Late, counted, ended
+from fivegates.transport.kept import KeptStream, key_of, text_of_answer
 from fivegates.transport.options import CURRENT, CallOptions, Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing, told
@@ -73,6 +74,8 @@ class Exchange(Driven):
     response: typing.Any = None  # the last error answer
     trace: "Trace | None" = None
     made: "tuple[typing.Any, bytes | None] | None" = None  # the last edit
+    facts: "dict[str, typing.Any]"  # those of begin(), where answers are kept
+    text: "str | None" = None  # of the answer that is kept
 
     def __init__(self, http: typing.Any, options: Options, request: typing.Any,
                  url: str, model: ModelRequest,
@@ -101,6 +104,9 @@ class Exchange(Driven):
         self.begin(options.engine, options.workflow_of(seen), facts)
         if seen is not None:
             seen.call = self.call
+        if options.cache is not None:
+            self.cache = options.cache
+            self.facts = facts
         self.heard = not (seen is None and self.ledger is None
                           and self.on_decision is None)
 
@@ -129,8 +135,20 @@ class Exchange(Driven):
     def route(self, name: str) -> "dict[str, typing.Any]":
         return self.options.targets.routes[name]
 
+    def key_of_answer(self) -> str:
+        """The key of this request's answer in the cache."""
+        assert self.cache is not None
+        return key_of(self.cache, self.workflow, self.model, self.facts)
+
+    def kept(self) -> "str | None":
+        return self.text
+
     def _stand_in(self, decision: "Decision") -> Steps:
         made = synthetic.StandIns(self.http, self.model, self.options)
+        if decision.ladder_step == "cached" and self.cache is not None:
+            found = yield "ask", self.cache.lookup, (self.key_of_answer(),
+                                                     decision.max_age_s)
+            return found is not None, found and made.found(found, decision)
         self.cached = made.cached if self.options.cached else None
         self.preset = made.preset if self.options.preset else None
         return (yield from super()._stand_in(decision))
@@ -338,6 +356,11 @@ class Exchange(Driven):
                     "headers": response.headers.multi_items(), "body": body,
                     "whole_body": True})
             decision = self.call.success(attempt=number, **facts)
+        if (self.cache is not None and decision.action == "accept"
+                and attempt.decision.ladder_step is None):
+            self.text = text_of_answer(body)
+            self.keep = self.text is not None
+            self.key = self.key_of_answer() if self.keep else ""
         self._label(response, attempt)
         self.result, self.error = response, None
         return "decided", decision
@@ -381,7 +404,8 @@ class Exchange(Driven):
                         attempt.token(1)  # given away: no way to take it back
                     timeouts["read"] = idle
                     return "begun", self._response(response, self.body(
-                        GivenAway(self, attempt, watcher, held)), attempt)
+                        (GivenAway if self.cache is None else KeptStream)(
+                            self, attempt, watcher, held)), attempt)
                 if until is not None and time.monotonic() > until:
                     raise Late("no content in time")
         except Exception as exc:

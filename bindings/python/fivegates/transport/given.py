@@ -101,6 +101,10 @@ class GivenAway:
         self.over = True
         self.exchange.gone()
 
+    def store(self) -> typing.Any:
+        """Keeps the answer, where there is a cache; an awaitable, or None."""
+        return None
+
     def _finish(self, decision: "Decision", error: "BaseException | None") -> None:
         self.over = True
         exchange = self.exchange

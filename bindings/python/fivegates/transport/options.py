@@ -17,6 +17,7 @@ from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Call, Decision
+    from fivegates.cache import AnswerCache, AsyncAnswerCache
 
 __all__ = ["CallOptions", "Options", "current", "guarded"]
 
@@ -112,6 +113,7 @@ class Options:
                  prompt_tokens: "typing.Callable[[Json], int] | None" = None,
                  compact: "Compact | bool" = True,
                  cached: "typing.Callable[[Json, Decision], str | None] | None" = None,
+                 cache: "AnswerCache | AsyncAnswerCache | None" = None,
                  preset: "typing.Callable[[Decision], str | None] | bool" = True,
                  on_decision: "typing.Callable[[Decision, Call], object] | None" = None,
                  ledger: typing.Any = None) -> None:
@@ -131,11 +133,15 @@ class Options:
         self.facts = _known(facts or {})
         self.prompt_tokens = prompt_tokens
         self.shorten = _shortener(compact, prompt_tokens)
+        if cache is not None and cached is not None:
+            raise ArgumentError("cached= and cache= are two answers to one "
+                                "step; give one of them")
         self.cached = cached
+        self.cache = cache
         self.preset = preset
         self.on_decision = on_decision
         self.ledger = ledger
-        self._unable = unable(None, False, cached or None, preset or None,
+        self._unable = unable(None, False, cached or cache, preset or None,
                               None, False)
         self._apis: "dict[str, tuple[str, str] | None]" = {}
 
@@ -159,7 +165,7 @@ class Options:
         if "unable" in facts or "resume" in facts:
             facts["unable"] = unable(
                 facts.get("unable"), facts.pop("resume", False),
-                self.cached or None, self.preset or None, None, False)
+                self.cached or self.cache, self.preset or None, None, False)
         else:
             facts["unable"] = self._unable
         return facts

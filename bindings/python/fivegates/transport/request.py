@@ -107,6 +107,13 @@ class ModelRequest:
         return bool(_SCHEMA_KEYS & self.body.keys()) and _wants_schema(self.body)
 
     @property
+    def takes_words(self) -> bool:
+        """Whether a sentence is an answer: not to who waits for JSON, or for
+        the call of a tool."""
+        return not (self.wants_schema or _wants_json(self.body)
+                    or _wants_call(self.body))
+
+    @property
     def wants_text(self) -> bool:
         """Whether a stream without text or tool call is an empty answer; it
         may be an image, or sound."""
@@ -265,6 +272,34 @@ def _wants_schema(body: Json) -> bool:
     config = body.get("generationConfig")
     return isinstance(config, dict) and bool(
         config.get("responseSchema") or config.get("responseJsonSchema"))
+
+
+def _wants_json(body: Json) -> bool:
+    """JSON of any kind."""
+    text, config = body.get("text"), body.get("generationConfig")
+    for place in (body.get("response_format"),
+                  text.get("format") if isinstance(text, dict) else None):
+        if isinstance(place, dict) and place.get("type") == "json_object":
+            return True
+    return isinstance(config, dict) and (
+        config.get("responseMimeType") == "application/json")
+
+
+def _wants_call(body: Json) -> bool:
+    """A tool choice that leaves the model no other answer than a call."""
+    choice = body.get("tool_choice") or body.get("function_call")
+    config = body.get("toolConfig")
+    calling = (config.get("functionCallingConfig")
+               if isinstance(config, dict) else None)
+    if isinstance(calling, dict) and calling.get("mode") == "ANY":
+        return True
+    if not isinstance(choice, dict):
+        return choice in ("required", "any")
+    inner = choice.get("allowed_tools")
+    mode = (inner if isinstance(inner, dict) else choice).get("mode")
+    kind = choice.get("type")
+    return (mode == "required" if kind == "allowed_tools"
+            else kind not in ("auto", "none"))
 
 
 def _runs_on_server(tool: Json, wire: str) -> bool:

@@ -15,6 +15,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from fivegates._core import Decision
+    from fivegates.cache import CachedAnswer
     from fivegates.transport.options import Options
     from fivegates.transport.request import ModelRequest
 
@@ -34,8 +35,8 @@ class StandIns:
         self._options = options
 
     def preset(self, decision: "Decision") -> typing.Any:
-        if self._request.wants_schema:
-            return None  # a sentence is no answer to who waits for JSON
+        if not self._request.takes_words:
+            return None
         make = self._options.preset
         return self._response(
             make(decision) if callable(make) else decision.text, decision)
@@ -49,6 +50,12 @@ class StandIns:
     async def _later(self, text: "typing.Awaitable[str | None]",
                      decision: "Decision") -> typing.Any:
         return self._response(await text, decision)
+
+    def found(self, found: "CachedAnswer", decision: "Decision") -> typing.Any:
+        """An answer out of the cache, with its age in seconds."""
+        response = self._response(found.answer, decision)
+        response.headers["age"] = str(max(0, int(time.time() - found.stored_at)))
+        return response
 
     def _response(self, text: "str | None", decision: "Decision") -> typing.Any:
         if text is None:
