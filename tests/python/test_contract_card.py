@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pathlib
@@ -96,6 +97,75 @@ def test_new_evidence_is_no_approval(tmp_path: pathlib.Path) -> None:
         contract = card.contract("answer", "spare")
         assert contract is not None and contract["evidence"] == EVIDENCE
         assert ("fingerprint" in contract) == ("approved_by" in contract) == stays
+
+
+def test_comments_beside_what_changes(tmp_path: pathlib.Path) -> None:
+    text = PLAIN.replace("        # nothing provided yet\n", """\
+        provides:  {}  # what?
+        price: free  # for now
+""") + """\
+contracts:
+  -   fingerprint: sha256:0  # old
+      workflow: answer  # ours
+      # the route
+      route: spare
+"""
+    card = opened(tmp_path, text)
+    card.put_provides("spare", "input", "context_tokens", 1)
+    card.put_price("spare", {"input": 1, "output": 2})
+    card.put_contract("answer", "spare", {"fingerprint": None})
+    assert card.text == text.replace("provides:  {}  # what?", """\
+provides: # what?
+            input: {context_tokens: 1}""").replace(
+        "free  #", "{input: 1, output: 2}  #").replace("""\
+fingerprint: sha256:0  # old
+      workflow: answer  # ours
+""", "workflow: answer  # ours\n")
+    card = opened(tmp_path, PLAIN + "contracts: []  # none")
+    card.put_contract("answer", "spare", {})
+    assert card.text == PLAIN + ("contracts: # none\n    - workflow: answer\n"
+                                 "      route: spare")
+
+
+def test_a_layout_that_cannot_be_changed(tmp_path: pathlib.Path) -> None:
+    """The blank lines below belong to the text: nothing may come before them."""
+    text = PLAIN + "        ladder:\n          - step: preset\n            text: |+\n" + (
+        "              Sorry.\n\n\n")
+    plain = text.replace("|+", "|").replace("\n\n\n", "\n").replace("# the end\n", "")
+    card = opened(tmp_path, plain)
+    card.put_contract("answer", "spare", {})
+    assert card.text == plain + (
+        "contracts:\n    - workflow: answer\n      route: spare\n")
+    card = opened(tmp_path, text.replace("# the end\n", ""))
+    with pytest.raises(ContractError, match="cannot be changed in this layout"):
+        card.put_contract("answer", "spare", {"approved_by": "me"})
+    assert not card.changed
+    with pytest.raises(PolicyError, match="did you mean"):
+        card.put_provides("spare", "input", "contxt_tokens", 1)
+    assert not card.changed
+
+
+def test_a_file_of_another_hand(tmp_path: pathlib.Path) -> None:
+    """Saved in one step, under a link too, with its mode; never over a change."""
+    path = tmp_path / "card.yaml"
+    card = opened(tmp_path, "\ufeff" + PLAIN)
+    path.chmod(0o640)
+    (tmp_path / "link.yaml").symlink_to("card.yaml")
+    linked = CardFile.open(tmp_path / "link.yaml")
+    linked.put_price("spare", "free")
+    linked.save()
+    assert (tmp_path / "link.yaml").is_symlink()
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf#")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    card.put_contract("answer", "spare", {})
+    with pytest.raises(ContractError, match="changed meanwhile"):
+        card.save()
+    with open(path, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ContractError, match="another program"):
+            card.save()
+    assert path.read_bytes() == b"\xef\xbb\xbf" + linked.text.encode()
+    assert sorted(os.listdir(tmp_path)) == ["card.yaml", "link.yaml"]
 
 
 # ---- any card, however it is laid out

@@ -83,8 +83,10 @@ class _Text:
     # ---- changes
 
     def replaced(self, pair: "Pair | None", node: Node, parent: Node,
-                 value: object) -> str:
-        lines = block(value, self.unit())
+                 value: object, spread: bool = False) -> str:
+        """With another value in a node's place; spread as added() has it."""
+        lines = entries(value, self.unit()) if spread and isinstance(value, dict) else (
+            block(value, self.unit()))
         if parent.flow or lines is None or pair is None:
             return self.spliced(node.start, node.end,
                                 self.brackets(value, node.start))
@@ -216,8 +218,9 @@ def put(text: str, is_json: bool, path: Path, value: object, old: object) -> str
     if node.pairs or node.items:
         return whole.added(node, key, value, depth + 2 < len(path))
     parent, pair = _at(whole.root, path[:depth])
-    return whole.replaced(pair, node, parent,
-                          [value] if isinstance(key, int) else {key: value})
+    return whole.replaced(
+        pair, node, parent, [value] if isinstance(key, int) else {key: value},
+        depth + 1 < len(path))
 
 
 def take_out(text: str, is_json: bool, path: Path) -> str:
