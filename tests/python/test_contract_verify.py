@@ -673,9 +673,9 @@ def without(path: str, value: typing.Any = None) -> "typing.Callable[[Json], Non
 
 
 @pytest.mark.parametrize("change, more, words", [
-    (None, ["--workflow", "x"], "no workflow x; it has w"),
+    (None, ["--workflow", "x"], "no workflow is called x"),
     (None, ["--route", "main"], "main is the primary of w"),
-    (None, ["--route", "other"], "other is no stand-in of w"),
+    (None, ["--route", "other"], "w does not use route other"),
     (without("routes.spare.base_url"), [], "spare has no base_url"),
     (without("routes.spare.base_url", "http://u:p@127.0.0.1:1/v1"), [], "has a user in it"),
     (without("routes.spare.key_env", "KEY_NONE"), [], "no key for route spare: set KEY_NONE"),

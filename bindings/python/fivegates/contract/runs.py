@@ -108,7 +108,7 @@ class _Call:
     key: Key
     body: Json
     worst: int  # nano-dollars of one send at most
-    reserved: bool = True  # the hold of the first send is there
+    held: int  # of all sends so far, and of the first before it is made
     sends: int = 0
     cost: int = 0
     billed: bool = True  # every send's bill is known
@@ -124,7 +124,8 @@ class Run:
     def __init__(self, cases: "typing.Sequence[Case]", sides: "typing.Mapping[str, Side]",
                  targets: "typing.Mapping[str, Target]", engine: "fivegates.Engine",
                  results: Results, cap: Cap, concurrency: int, *, streamed: bool = True,
-                 keep_answers: bool = False, show: "Show | None" = None) -> None:
+                 keep_answers: bool = False, show: "Show | None" = None,
+                 say: "typing.Callable[[str], object] | None" = None) -> None:
         self.sides = sides
         self.stopped: "Stop | None" = None
         self._targets = targets
@@ -135,6 +136,7 @@ class Run:
         self._streamed = streamed
         self._keep = keep_answers
         self._show = show or (lambda side, result: None)
+        self._say = say or (lambda words: None)
         self._streak = dict.fromkeys(sides, 0)
         self._wake = asyncio.Event()
         self._broke: "Exception | None" = None
@@ -189,6 +191,9 @@ class Run:
             if self.stopped is not None and self.stopped.kind == "interrupt":
                 for one in workers:
                     one.cancel()
+            else:
+                self._say("stopping: waiting for the answers that are paid for; once "
+                          "more ends it at once")
             self.stop("interrupt", "interrupted")
 
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -226,19 +231,21 @@ class Run:
         if self.stopped is not None:
             self._cap.settle(worst, 0)
             return False
-        call = _Call(self._results.call(), (case.id, name), body, worst)
+        call = _Call(self._results.call(), (case.id, name), body, worst, worst)
         facts: "Json | None" = None
         try:
             facts = await self._asked(case, side, call, size, limit)
+            if facts is not None:
+                self._results.case(call.number, call.key, {
+                    **facts, "sends": call.sends, "cost_nusd": call.cost,
+                    "billed": call.billed})
         finally:
-            if call.reserved:
-                self._cap.settle(worst, 0)
             if facts is None and call.sends:
                 self._results.left(call.number, call.cost)
+            # Only what is written down makes room for others: after a kill between
+            # the answer and its line the hold is what counts.
+            self._cap.settle(call.held, call.cost)
         if facts is not None:
-            self._results.case(call.number, call.key, {
-                **facts, "sends": call.sends, "cost_nusd": call.cost,
-                "billed": call.billed})
             self._show(name, facts["result"])
         return facts is None
 
@@ -276,11 +283,12 @@ class Run:
             raise _Left("stopped")
 
     async def _send(self, attempt: Attempt, side: Side, call: _Call) -> typing.Any:
-        cap, worst = self._cap, call.worst
-        if not call.reserved and not cap.hold(worst):
-            self.stop("cap", "the money cap is reached")
-            raise _Left("capped")
-        call.reserved = False
+        worst = call.worst
+        if call.sends:
+            if not self._cap.hold(worst):
+                self.stop("cap", "the money cap is reached")
+                raise _Left("capped")
+            call.held += worst
         call.reply = None
         call.sends += 1
         cost = worst
@@ -298,7 +306,6 @@ class Run:
                 call.billed = False
             raise
         finally:
-            cap.settle(worst, cost)
             call.cost += cost
         call.reply = reply
         return reply.result

@@ -26,7 +26,8 @@ from fivegates.evidence import evidence_of
 from fivegates.stream import StreamWatcher
 from fivegates.transport.request import ModelRequest, url_for
 
-__all__ = ["Called", "Http", "Reply", "Side", "TargetError", "http_module", "wire_of"]
+__all__ = ["Called", "Http", "Reply", "Side", "Target", "TargetError", "http_client",
+           "http_module", "reply_of"]
 
 Json = typing.Dict[str, typing.Any]
 _PATHS: "dict[Wire, str]" = {"chat": "/chat/completions", "messages": "/v1/messages"}
@@ -176,12 +177,20 @@ def wire_of(route: Json) -> Wire:
     return typing.cast(Wire, api)
 
 
-class Http:
-    """A route asked at its base URL, streamed. Raises TargetError where the card
-    and the environment do not say all that takes."""
+def http_client(http: typing.Any, connections: int) -> typing.Any:
+    """A client for both sides. A redirect is not followed: a key, or a prompt,
+    would go where no card says. Time-outs are the engine's, of each request."""
+    return http.AsyncClient(follow_redirects=False, timeout=None,
+                            limits=http.Limits(max_connections=connections))
 
-    def __init__(self, side: Side, http: typing.Any, base_url: str,
-                 connections: int) -> None:
+
+class Http:
+    """A route asked at its base URL, streamed. client: of the module http, as
+    http_client() makes it. Raises TargetError where the card and the environment
+    do not say all that takes."""
+
+    def __init__(self, side: Side, http: typing.Any, client: typing.Any,
+                 base_url: str) -> None:
         self._side = side
         self._http = http
         route = side.route
@@ -194,9 +203,7 @@ class Http:
         self._key_env = route["key_env"]
         if self._key_env and not os.environ.get(self._key_env):
             raise TargetError(f"no key for route {route['name']}: set {self._key_env}")
-        self._client = http.AsyncClient(
-            follow_redirects=False, timeout=None,
-            limits=http.Limits(max_connections=connections))
+        self._client = client
 
     def body(self, chat: Json) -> Json:
         return body_of(self._wire, self._side.request(chat), self._side.route["model"],
@@ -226,26 +233,30 @@ class Http:
                 timeout=attempt.timeout(self._http)) as response:
             if response.status_code != 200:
                 await self._refused(response)
-            streamed = "event-stream" in response.headers.get("content-type", "")
-            watcher = StreamWatcher(attempt, self._wire, whole=not streamed)
-            raw, first = await self._read(response, attempt, watcher, began)
-        watcher.close()
+            raw, whole, first = await self._read(response, attempt, began)
         try:
-            result = assembled(self._wire, raw) if streamed else json.loads(raw)
+            result = json.loads(raw) if whole else assembled(self._wire, raw)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise StreamError("an answer that cannot be read", {
-                "phase": "stream" if streamed else "body", "status": 200,
+                "phase": "body" if whole else "stream", "status": 200,
                 "whole_body": True}) from None
-        return reply_of(result, first if streamed else None,
+        return reply_of(result, None if whole else first,
                         round((time.monotonic() - began) * 1000))
 
-    async def _read(self, response: typing.Any, attempt: Attempt,
-                    watcher: StreamWatcher, began: float) -> "tuple[bytes, int | None]":
-        """The body, told to the attempt as it comes, and its first token's time."""
+    async def _read(self, response: typing.Any, attempt: Attempt, began: float,
+                    ) -> "tuple[bytes, bool, int | None]":
+        """The body, told to the attempt as it comes; whether it is a whole answer,
+        though a stream was asked for; and its first token's time."""
         parts: "list[bytes]" = []
+        watcher: "StreamWatcher | None" = None
+        whole = False
         first: "int | None" = None
         size = 0
         async for chunk in response.aiter_bytes():
+            if watcher is None:
+                # Told by what it is: gateways mistake the content type.
+                whole = chunk.lstrip()[:1] == b"{"
+                watcher = StreamWatcher(attempt, self._wire, whole=whole)
             watcher.feed(chunk)
             parts.append(chunk)
             size += len(chunk)
@@ -255,7 +266,8 @@ class Http:
             seen = attempt.seen
             if first is None and (seen["visible"] or seen["tool_args_bytes"]):
                 first = round((time.monotonic() - began) * 1000)
-        return b"".join(parts), first
+        (watcher or StreamWatcher(attempt, self._wire)).close()
+        return b"".join(parts), whole, first
 
     async def _refused(self, response: typing.Any) -> typing.NoReturn:
         """Raises what the engine judges: the answer that is none."""

@@ -20,13 +20,22 @@ from rich.progress import Progress
 import fivegates
 from fivegates.contract.cards import CardFile, ContractError
 from fivegates.contract.fixtures import Fixtures, read_fixtures
+from fivegates.contract.judge import the_pair
 from fivegates.contract.mapping import FixtureError, canonical
 from fivegates.contract.measured import evidence_of_run, operations, quality, side_of
 from fivegates.contract.results import Results
 from fivegates.contract.runs import Run, Stop, measuring_card, output_bound
 from fivegates.contract.scorers import BUILT_IN, Function, ScorerError, function_of
 from fivegates.contract.spend import Cap
-from fivegates.contract.targets import Called, Http, Side, Target, TargetError, http_module
+from fivegates.contract.targets import (
+    Called,
+    Http,
+    Side,
+    Target,
+    TargetError,
+    http_client,
+    http_module,
+)
 from fivegates.contract.verify_table import terminal
 from fivegates.contract.wire import CannotSay
 
@@ -40,23 +49,6 @@ _APPROVAL = ("fingerprint", "approved_by", "price")
 
 
 # ---- what is measured
-
-
-def _pair(card: CardFile, workflow: str, route: str) -> str:
-    """The primary of a workflow that has the route as a stand-in."""
-    flow = (card.data.get("workflows") or {}).get(workflow)
-    if flow is None:
-        raise ContractError(f"{card.path}: no workflow {workflow}; it has "
-                            f"{', '.join(card.data['workflows'])}")
-    names = flow["routes"]
-    rungs = [step["route"] for step in flow.get("ladder") or () if "route" in step]
-    if route == names[0]:
-        raise ContractError(f"{card.path}: {route} is the primary of {workflow}, which "
-                            "needs no contract; name a stand-in")
-    if route not in (*names, *rungs):
-        raise ContractError(f"{card.path}: {route} is no stand-in of {workflow}; name it "
-                            f"in workflows.{workflow}.routes first")
-    return str(names[0])
 
 
 def _side(card: CardFile, workflow: str, name: str, route: str, url: str) -> Side:
@@ -98,7 +90,8 @@ def _targets(sides: "dict[str, Side]", call: str, concurrency: int,
             raise TargetError(f"route {side.route['name']} has no base_url; state it in "
                               f"the card, or give --{name}-url, or a function with --call")
     http = http_module()
-    return {name: Http(side, http, side.route["base_url"], concurrency)
+    client = http_client(http, concurrency)
+    return {name: Http(side, http, client, side.route["base_url"])
             for name, side in sides.items()}
 
 
@@ -278,7 +271,8 @@ def verify(
     nothing was written into the card, the same command goes on.
     """
     file = CardFile.open(card)
-    primary = _pair(file, workflow, route)
+    the_pair(file, workflow, route)
+    primary = str(file.data["workflows"][workflow]["routes"][0])
     if (file.contract(workflow, route) or {}).get("twin"):
         words = f"{route} is a twin: what its model decides is the primary's, and not measured"
         typer.echo(json.dumps({"workflow": workflow, "route": route, "twin": True})
@@ -305,7 +299,8 @@ def verify(
             line["result"] != "error" for line in results.done.values())
         with _progress(max(left, 1)) as show:
             run = Run(found.cases, sides, targets, engine, results, cap, concurrency,
-                      streamed=not call, keep_answers=keep_answers, show=show)
+                      streamed=not call, keep_answers=keep_answers, show=show,
+                      say=lambda words: typer.echo(words, err=True))
             stopped = asyncio.run(_run(run, targets))
         report = _report(results, found, identity, cap, stopped,
                          file.data["routes"][route].get("provides") or {})
