@@ -57,6 +57,13 @@ static inline void world_open(world *w, const char *card, uint32_t rows) {
   }
 }
 
+static inline void world_close(world *w) {
+  const fg_mem mem = {world_alloc, world_free, NULL};
+  fg_policy_free(w->policy, &mem);
+  free(w->engine);
+  free(w->memory);
+}
+
 static inline fg_str world_str(const char *z) {
   const fg_str s = {z, (uint32_t)strlen(z), 0};
   return s;
