@@ -203,7 +203,7 @@ def as_a_call_sees_it(policy: fivegates.Policy, now: int) -> "str | None":
     return next(one["why"] for one in decision.rejected if one["route"] == "b")
 
 
-@settings(max_examples=250, deadline=None, derandomize=True,
+@settings(max_examples=150, deadline=None, derandomize=True,
           phases=[Phase.explicit, Phase.generate])
 @given(worlds(), st.sampled_from(["2026-11-29", "2026-11-30", "2026-12-10",
                                   "2027-02-27", "2027-02-28"]))
@@ -287,7 +287,7 @@ def test_show(card: pathlib.Path) -> None:
     assert [check["section"] for check in one["checks"]] == list(SECTIONS)
     assert {check["state"] for check in one["checks"]} == {"passed"}
     code, out, _ = cli("contract", "show", card, *PAIR, "--now", NOW)
-    assert code == 1 and "all eight hold: run fivegates contract approve" in out
+    assert code == 1 and "all eight hold: fivegates contract approve" in out
     assert "measured 2026-11-30, 10 days ago; expires 2027-02-28, in 80 days" in out
     text = CARD.replace("regions: [eu]}}\n  third", "regions: [us]}}\n  third")
     card.write_text(text.replace("cases_min: 10", "cases_min: 13"))
@@ -432,7 +432,7 @@ def test_what_makes_it_stale(card: pathlib.Path, old: str, new: str, key: str,
 def test_approve_needs_a_contract_and_dates(card: pathlib.Path) -> None:
     code, out, err = cli("contract", "approve", card, "--workflow", "other", "--route",
                          "third", "--by", "x", "--yes")
-    assert code == 1 and "no contract: run fivegates contract new" in out
+    assert code == 1 and "no contract: fivegates contract new" in out
     broken(card, f', "expires_at": "{EXPIRES}"', "")
     text = card.read_text()
     assert approved(card)[0] == 1 and card.read_text() == text

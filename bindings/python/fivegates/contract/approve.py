@@ -117,7 +117,8 @@ def approve(
     until = _until(one, expires, days)
     missing = _against(one, until, evidence_holds)
     if not as_json:
-        print_wide(details(one))
+        print_wide(details(one, remedies(one) if missing or one.contract is None
+                           else ()))
     if missing or one.contract is None:
         _refuse(one, missing, as_json)
     file.put_contract(workflow, route, _values(one, by, until))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import typing
 
 from fivegates._core import Policy
 from fivegates.contract.cards import CardFile, ContractError, Json
 from fivegates.contract.dates import barred_by_dates, day_of, unix_ms
 
-__all__ = ["SECTIONS", "Check", "Finding", "Judged", "judged", "near",
+__all__ = ["SECTIONS", "Check", "Finding", "Judged", "command", "judged", "near",
            "stand_ins", "the_pair"]
 
 SECTIONS = ("input", "output", "tools", "safety", "data", "operations",
@@ -70,9 +71,10 @@ class Judged:
     """A stand-in: the engine's verdict, and the eight checks that explain it.
 
     approved and reason are the engine's own, dates included; fingerprint is
-    that of the card as it is, to be approved or approved.
+    that of the card as it is, to be approved or approved; path is the card's.
     """
 
+    path: str
     workflow: str
     route: str
     approved: bool
@@ -87,9 +89,9 @@ class Judged:
     def findings(self) -> "list[Finding]":
         return [one for check in self.checks for one in check.findings]
 
-    def stale(self, key: str) -> bool:
-        """Whether the approval is of another fingerprint, or price."""
-        return any(one.key == key and one.state == "stale" for one in self.findings)
+    def command(self, name: str, more: str = "") -> str:
+        """The command that does something to this stand-in, to be copied."""
+        return command(self.path, self.workflow, self.route, name, more)
 
     def date(self, key: str) -> "int | None":
         """measured_at or expires_at, in milliseconds since 1970."""
@@ -111,6 +113,12 @@ class Judged:
                         "findings": [dataclasses.asdict(each)
                                      for each in one.findings]}
                        for one in self.checks]}
+
+
+def command(path: str, workflow: str, route: str, name: str, more: str = "") -> str:
+    """A command about a stand-in, to be copied; more: what a person fills in."""
+    words = (path, "--workflow", workflow, "--route", route)
+    return f"fivegates contract {name} {shlex.join(words)} {more}".rstrip()
 
 
 # ---- which stand-ins a card has
@@ -205,7 +213,7 @@ def judged(card: CardFile, workflow: str, route: str, now: int) -> Judged:
     probe = _Probe(card, workflow, route)
     checks = {one: Check(one, inherited=probe.twin and one in _OF_THE_MODEL)
               for one in SECTIONS}
-    out = Judged(workflow, route, bool(said["approved"]) and reason is None, reason,
+    out = Judged(card.path, workflow, route, bool(said["approved"]) and reason is None, reason,
                  said["fingerprint"], contract, price, now, list(checks.values()))
     requires = card.data["workflows"][workflow].get("requires") or {}
     for section, keys in requires.items():
@@ -253,8 +261,7 @@ def _evidence(out: Judged, check: Check, probe: _Probe, requires: Json,
               floor: "int | None") -> None:
     """What is missing of the evidence, or not good enough."""
     evidence: Json = (out.contract or {}).get("evidence") or {}
-    verify = (f"run fivegates contract verify --workflow {out.workflow} "
-              f"--route {out.route}")
+    verify = out.command("verify", "--fixtures FILE")
     if probe.barred({}, evidence) == "missing_evidence":
         for key in _NEEDED:
             if not evidence.get(key) and (key == "cases" or key not in evidence):
@@ -271,7 +278,7 @@ def _evidence(out: Judged, check: Check, probe: _Probe, requires: Json,
         if probe.barred(need, evidence, least) is not None:
             check.findings.append(Finding(
                 key, "failed", wanted, _measured(key, evidence),
-                "another route, or fixtures that show more; then " + verify))
+                "another route, or fixtures that show more: " + verify))
     dates = barred_by_dates(out.contract or {}, out.now)
     if dates == "contract_expired":
         check.findings.append(Finding(
@@ -300,8 +307,8 @@ def _stale(out: Judged, checks: "dict[str, Check]") -> None:
         checks["quality"].findings.append(Finding(
             "fingerprint", "stale", out.fingerprint, approved,
             "the model, its version, or what is required or provided changed since "
-            f"the approval: run fivegates contract verify --workflow {out.workflow} "
-            f"--route {out.route}, and approve"))
+            "the approval; measure again: "
+            + out.command("verify", "--fixtures FILE")))
     if "price" in contract and not _same_price(contract["price"], out.price):
         checks["economics"].findings.append(Finding(
             "price", "stale", contract["price"], out.price,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fivegates.contract.cards import CardFile, ContractError
 from fivegates.contract.draft import Question, Row, draft, questions, write
-from fivegates.contract.judge import the_pair
+from fivegates.contract.judge import command, the_pair
 from fivegates.contract.show import print_json, print_wide, said
 from fivegates.contract.sources import Source, genai_prices, litellm
 
@@ -53,11 +53,6 @@ def _sources(card: CardFile, route: str, called: str, file: str,
     return found
 
 
-def _next(card: str, workflow: str, route: str) -> str:
-    return (f"fivegates contract verify {card} --workflow {workflow} --route {route} "
-            "--fixtures FILE")
-
-
 def new(
     card: typing.Annotated[str, typer.Argument(help="The card, JSON or YAML.")],
     workflow: typing.Annotated[str, typer.Option(help="The workflow.")],
@@ -95,6 +90,7 @@ def new(
     if made:
         file.put_contract(workflow, route, {})
     asked = questions(file, workflow, route)
+    following = command(card, workflow, route, "verify", "--fixtures FILE")
     if not dry_run:
         file.save()
     if as_json:
@@ -104,7 +100,7 @@ def new(
             "sources": [dataclasses.asdict(one) for one in sources],
             "rows": [dataclasses.asdict(one) for one in rows],
             "questions": [dataclasses.asdict(one) for one in asked],
-            "next": _next(card, workflow, route)})
+            "next": following})
         return
     print_wide(_report(file, route, sources, rows, overwrite, asked))
     if dry_run:
@@ -112,7 +108,7 @@ def new(
         return
     typer.echo(f"{card}: " + ("a contract was added" if made else
                               "the contract is there already"))
-    typer.echo(f"next: {_next(card, workflow, route)}")
+    typer.echo(f"next: {following}")
 
 
 def _report(card: CardFile, route: str, sources: "list[Source]", rows: "list[Row]",

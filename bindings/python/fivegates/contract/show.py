@@ -96,9 +96,9 @@ def verdict(one: Judged) -> Text:
             else Text(f"not approved: {one.reason}", style="bold red"))
 
 
-def details(one: Judged) -> RenderableType:
+def details(one: Judged, todo: "typing.Sequence[str]") -> RenderableType:
     """A stand-in's checks, evidence, price and fingerprint for people, and what
-    would mend what is missing."""
+    is to be done."""
     checks = Table(box=None, pad_edge=False, show_header=False)
     for check in one.checks:
         state = Text(check.state, style=_STYLES[check.state])
@@ -121,8 +121,8 @@ def details(one: Judged) -> RenderableType:
     if contract.get("approved_by"):
         checks.add_row("approved by", "", Text(contract["approved_by"]))
     head = Text(f"{one.workflow} / {one.route}: ").append_text(verdict(one))
-    todo = [Text(f"  {line}") for line in remedies(one)]
-    return Group(head, Text(), checks, *([Text("\nto do"), *todo] if todo else []))
+    lines = [Text("\nto do"), *(Text(f"  {line}") for line in todo)] if todo else []
+    return Group(head, Text(), checks, *lines)
 
 
 def remedies(one: Judged) -> "list[str]":
@@ -131,11 +131,10 @@ def remedies(one: Judged) -> "list[str]":
     for found in one.findings:
         keys.setdefault(found.remedy, []).append(found.key)
     out = [f"{', '.join(names)}: {remedy}" for remedy, names in keys.items()]
-    pair = f"--workflow {one.workflow} --route {one.route}"
     if one.contract is None:
-        out.insert(0, f"no contract: run fivegates contract new {pair}")
+        out.insert(0, f"no contract: {one.command('new')}")
     elif not out and not one.approved:
-        out.append(f"all eight hold: run fivegates contract approve {pair}")
+        out.append(f"all eight hold: {one.command('approve', '--by WHO')}")
     return out
 
 
@@ -186,7 +185,8 @@ def show(
     elif not rows:
         typer.echo(f"{card}: no workflow has a stand-in")
     else:
-        print_wide(details(rows[0]) if len(rows) == 1 else _table(rows))
+        print_wide(details(rows[0], remedies(rows[0])) if len(rows) == 1
+                   else _table(rows))
     if not all(one.approved for one in rows):
         raise typer.Exit(1)
 
