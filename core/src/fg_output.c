@@ -92,9 +92,12 @@ static uint32_t shortest(fg_str number, char *buf, uint32_t *integer) {
   return len;
 }
 
-static int number_holds(const check *k, uint32_t node, fg_str text) {
+static int number_holds(const check *k, uint32_t node, const fg_scan_event *e) {
   char buf[FG_SCAN_NUMBER_MAX];
-  uint32_t integer = 0, len = shortest(text, buf, &integer);
+  uint32_t integer = 0, len = shortest(e->text, buf, &integer);
+  if (e->cut) { /* what was cut off may be digits or a fraction; longer than any value of an enum */
+    return type_holds(k, node, TYPE_NUMBER | (e->whole ? TYPE_INTEGER : 0)) && (node == FREE || k->node[node].enum_count == 0);
+  }
   return type_holds(k, node, TYPE_NUMBER | (integer ? TYPE_INTEGER : 0)) && enum_holds(k, node, buf, len);
 }
 
@@ -182,7 +185,7 @@ static int breaks(check *k, const fg_scan_event *e) {
   case FG_SCAN_STRING:
     return !string_holds(k, e);
   case FG_SCAN_NUMBER:
-    return !number_holds(k, node_at(k, e->depth), e->text);
+    return !number_holds(k, node_at(k, e->depth), e);
   case FG_SCAN_TRUE:
     return !type_holds(k, node_at(k, e->depth), TYPE_BOOLEAN) || !enum_holds(k, node_at(k, e->depth), "true", 4);
   case FG_SCAN_FALSE:

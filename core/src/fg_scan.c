@@ -145,8 +145,9 @@ static int number_end(fg_scan *s, fg_scan_sink sink, void *ctx) {
   e.what = FG_SCAN_NUMBER;
   e.text = fg_str_make(s->number, s->number_len);
   e.cut = s->cut;
+  e.whole = st == N_ZERO || st == N_INT;
   uint64_t top = (uint64_t)INT64_MAX + (s->negative ? 1u : 0u);
-  if ((st == N_ZERO || st == N_INT) && !s->overflow && s->integer <= top) {
+  if (e.whole && !s->overflow && s->integer <= top) {
     e.is_integer = 1;
     e.integer = s->negative ? (int64_t)(0 - s->integer) : (int64_t)s->integer;
   }

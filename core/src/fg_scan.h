@@ -29,6 +29,7 @@ typedef struct fg_scan_event {
   int64_t integer;
   uint32_t index;       /* position in the enclosing array */
   uint32_t is_integer, last;
+  uint32_t whole;       /* a number of digits alone, however many: no point, no exponent */
   uint32_t cut;         /* the key or number was longer than its buffer */
   uint32_t first;       /* first piece of this string */
 } fg_scan_event;
