@@ -50,24 +50,47 @@ def yaml_nodes(text: str) -> Node:
     import yaml
 
     loader: typing.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return _of_yaml(text, yaml.compose(text, Loader=loader))
+    done: "list[Node]" = []
+    levels: "list[Node]" = []
+    keys: "list[typing.Any]" = []  # of each level: the key whose value is next
 
+    def put(node: Node) -> None:
+        if not levels:
+            done.append(node)
+        elif levels[-1].items is not None:
+            levels[-1].items.append(node)
+        else:
+            key, keys[-1] = keys[-1], None
+            typing.cast("list[Pair]", levels[-1].pairs).append(Pair(
+                key.value, key.start_mark.index, key.end_mark.index, node))
 
-def _of_yaml(text: str, found: typing.Any) -> Node:
-    start, end = found.start_mark.index, found.end_mark.index
-    if isinstance(found.value, str):
-        # A block text is said to end where the next line begins.
-        return Node(start, start + len(text[start:end].rstrip("\r\n"))
-                    if found.style in ("|", ">") else end)
-    flow = bool(found.flow_style)
-    if found.id == "sequence":
-        items = [_of_yaml(text, one) for one in found.value]
-        last = items[-1].end if items else end
-        return Node(start, end if flow else last, flow, None, items)
-    pairs = [Pair(key.value, key.start_mark.index, key.end_mark.index,
-                  _of_yaml(text, value)) for key, value in found.value]
-    last = pairs[-1].value.end if pairs else end
-    return Node(start, end if flow else last, flow, pairs)
+    event: typing.Any
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.ScalarEvent):
+            if levels and levels[-1].pairs is not None and keys[-1] is None:
+                keys[-1] = event
+                continue
+            start, end = event.start_mark.index, event.end_mark.index
+            # A block text is said to end where the next line begins.
+            put(Node(start, start + len(text[start:end].rstrip("\r\n"))
+                     if event.style in ("|", ">") else end))
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            is_map = isinstance(event, yaml.MappingStartEvent)
+            node = Node(event.start_mark.index, event.end_mark.index,
+                        bool(event.flow_style), [] if is_map else None,
+                        None if is_map else [])
+            put(node)
+            levels.append(node)
+            keys.append(None)
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            node = levels.pop()
+            keys.pop()
+            children = [one.value for one in node.pairs or ()] or node.items
+            if node.flow:
+                node.end = event.end_mark.index
+            elif children:
+                node.end = children[-1].end
+    return done[0]
 
 
 def json_nodes(text: str) -> Node:
