@@ -61,24 +61,22 @@ def yaml_nodes(text: str) -> Node:
             levels[-1].items.append(node)
         else:
             key, keys[-1] = keys[-1], None
-            typing.cast("list[Pair]", levels[-1].pairs).append(Pair(
-                key.value, key.start_mark.index, key.end_mark.index, node))
+            typing.cast("list[Pair]", levels[-1].pairs).append(
+                Pair(key.value, *_span(key), node))
 
-    event: typing.Any
     for event in yaml.parse(text, Loader=loader):
+        start, end = _span(event)
         if isinstance(event, yaml.ScalarEvent):
             if levels and levels[-1].pairs is not None and keys[-1] is None:
                 keys[-1] = event
                 continue
-            start, end = event.start_mark.index, event.end_mark.index
             # A block text is said to end where the next line begins.
             put(Node(start, start + len(text[start:end].rstrip("\r\n"))
                      if event.style in ("|", ">") else end))
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             is_map = isinstance(event, yaml.MappingStartEvent)
-            node = Node(event.start_mark.index, event.end_mark.index,
-                        bool(event.flow_style), [] if is_map else None,
-                        None if is_map else [])
+            node = Node(start, end, bool(event.flow_style),
+                        [] if is_map else None, None if is_map else [])
             put(node)
             levels.append(node)
             keys.append(None)
@@ -87,10 +85,14 @@ def yaml_nodes(text: str) -> Node:
             keys.pop()
             children = [one.value for one in node.pairs or ()] or node.items
             if node.flow:
-                node.end = event.end_mark.index
+                node.end = end
             elif children:
                 node.end = children[-1].end
     return done[0]
+
+
+def _span(event: typing.Any) -> "tuple[int, int]":
+    return event.start_mark.index, event.end_mark.index
 
 
 def json_nodes(text: str) -> Node:
