@@ -8,6 +8,7 @@ import typing
 
 import anyio
 
+from fivegates.transport.copies import Copies
 from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
@@ -22,6 +23,7 @@ _CLOSE_S = 1.0  # for hanging up after a cancellation
 
 def make(http: typing.Any) -> type:
     """The transport for one HTTP package: httpx or httpx2."""
+    copies = Copies(http)
 
     class AsyncGuardedStream(http.AsyncByteStream):  # type: ignore[misc]
         """What is left of an answer, watched while the client reads it."""
@@ -76,7 +78,7 @@ def make(http: typing.Any) -> type:
             wire = AsyncWire(self.inner)
             try:
                 exchange = Exchange(
-                    http, self.options, request, url, model,
+                    http, copies, self.options, request, url, model,
                     lambda given: AsyncGuardedStream(given, wire))
             except Exception as exc:
                 raise passing(exc, request, model.wire)

@@ -7,6 +7,7 @@ import time
 import typing
 import weakref
 
+from fivegates.transport.copies import Copies
 from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
@@ -20,6 +21,7 @@ __all__ = ["make"]
 
 def make(http: typing.Any) -> type:
     """The transport for one HTTP package: httpx or httpx2."""
+    copies = Copies(http)
 
     class GuardedStream(http.SyncByteStream):  # type: ignore[misc]
         """What is left of an answer, watched while the client reads it."""
@@ -82,9 +84,9 @@ def make(http: typing.Any) -> type:
             wire = Wire(self.inner)
             dropped = self._dropped
             try:
-                exchange = Exchange(http, self.options, request, url, model,
-                                    lambda given: GuardedStream(
-                                        given, wire, dropped))
+                exchange = Exchange(
+                    http, copies, self.options, request, url, model,
+                    lambda given: GuardedStream(given, wire, dropped))
             except Exception as exc:
                 raise passing(exc, request, model.wire)
             return wire.drive(exchange)

@@ -31,6 +31,7 @@ from fivegates.evidence import evidence_of
 from fivegates.driven import Driven
 from fivegates.stream import StreamWatcher
 from fivegates.transport import synthetic
+from fivegates.transport.copies import Copies
 from fivegates.transport.given import GivenAway, Late, counted, ended
 from fivegates.transport.kept import KeptStream, key_of, text_of_answer
 from fivegates.transport.options import CURRENT, CallOptions, Options
@@ -62,8 +63,6 @@ _HELD_BYTES = 1 << 20
 _ERROR_BYTES = 1 << 20
 # How long its body may pause: the status says enough.
 _ERROR_S = 5.0
-# What an SDK says of a request that it sends for the first time.
-_NOT_RETRIED = (b"x-stainless-retry-count", b"0")
 # Headers that belong to the account of the client's own key.
 _OWN_ACCOUNT = ("cookie", "openai-organization", "openai-project")
 
@@ -77,10 +76,11 @@ class Exchange(Driven):
     facts: "dict[str, typing.Any]"  # those of begin(), where answers are kept
     text: "str | None" = None  # of the answer that is kept
 
-    def __init__(self, http: typing.Any, options: Options, request: typing.Any,
-                 url: str, model: ModelRequest,
+    def __init__(self, http: typing.Any, copies: Copies, options: Options,
+                 request: typing.Any, url: str, model: ModelRequest,
                  body: "typing.Callable[[GivenAway], typing.Any]") -> None:
         self.http = http
+        self.copies = copies
         self.options = options
         self.request = request
         self.url = url  # of the request, as text
@@ -93,12 +93,9 @@ class Exchange(Driven):
         seen: "CallOptions | None" = CURRENT.get()
         self.seen = seen
         facts = options.facts_of(model, seen)
-        # The common case first, and get() would decode every header.
-        headers = request.headers.raw
-        if _NOT_RETRIED not in headers:
-            inner = _sdk_retries(headers)
-            if inner and "prior" not in facts:
-                facts["prior"] = {"attempts": inner}
+        inner = copies.sdk_retries(request)
+        if inner and "prior" not in facts:
+            facts["prior"] = {"attempts": inner}
         if seen is not None:
             seen.decisions.clear()
         self.begin(options.engine, options.workflow_of(seen), facts)
@@ -183,6 +180,10 @@ class Exchange(Driven):
         if content is None:  # lacks() was not asked: another decision now
             raise EditError("this request cannot be edited as the engine asks")
         own = self.request
+        extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
+        if own_key and content is self.model.content and url == self.url:
+            return self.copies.stamped(own, self.call.id, attempt.number,
+                                       extensions)
         headers = self.http.Headers(own.headers)
         if not own_key:
             for name in [n for n in _OWN_ACCOUNT if n in headers]:
@@ -194,14 +195,8 @@ class Exchange(Driven):
                     headers[name] = value
         for name, value in attempt.headers.items():
             headers[name] = value
-        extensions = {**self.extensions, "timeout": self._timeouts(attempt)}
         if content is self.model.content and url == self.url:
-            # The client may send its own again, so that stays as it is. (A
-            # copy() would leave out the body.)
-            out = object.__new__(type(own))
-            out.__dict__.update(own.__dict__, headers=headers,
-                                extensions=extensions)
-            return out
+            return self.copies.changed(own, headers, extensions)
         for name in ("host", "content-length", "transfer-encoding"):
             headers.pop(name, None)  # made anew
         return self.http.Request(own.method, url, headers=headers,
@@ -472,14 +467,3 @@ def _answered(model: ModelRequest, body: bytes) -> "dict[str, typing.Any] | None
 
 def _least(a: "float | None", b: "float | None") -> "float | None":
     return b if a is None else a if b is None else min(a, b)
-
-
-def _sdk_retries(headers: "list[tuple[bytes, bytes]]") -> int:
-    """How often the SDK has already sent this request by itself."""
-    for name, value in headers:
-        if name.lower() == _NOT_RETRIED[0]:
-            try:
-                return max(0, min(int(value), 1000))
-            except ValueError:
-                return 0
-    return 0

@@ -1,0 +1,86 @@
+"""A client's request, copied for one attempt: with two more headers.
+
+By its public names that takes longer than all else that is done for a request
+which goes well: each name is encoded, compared and decoded anew. So where the
+classes have the parts we know these are copied; else the public names serve.
+"""
+
+from __future__ import annotations
+
+import typing
+
+__all__ = ["Copies"]
+
+_ID, _ATTEMPT = "X-Client-Request-Id", "X-Request-Attempt"
+_RETRIES = "x-stainless-retry-count"
+
+
+def _part(name: str) -> "tuple[bytes, bytes]":
+    """A header's name as Headers keeps it: raw, and in lower case."""
+    return name.encode(), name.lower().encode()
+
+
+_ID_PART, _ATTEMPT_PART = _part(_ID), _part(_ATTEMPT)
+_STAMPS = frozenset((_ID_PART[1], _ATTEMPT_PART[1]))
+# What an SDK says of a request that it sends for the first time.
+_FIRST = (*_part(_RETRIES), b"0")
+_PARTS = {"method", "url", "headers", "extensions", "stream", "_content"}
+
+
+class Copies:
+    """How the requests of one HTTP package, httpx or httpx2, are copied."""
+
+    def __init__(self, http: typing.Any) -> None:
+        self._headers: typing.Any = http.Headers
+        self._request: typing.Any = None  # the class, where its parts are known
+        one = http.Request("POST", "http://localhost", content=b"b",
+                           headers=[("A", "c")])
+        if vars(one).keys() == _PARTS and type(one.headers) is http.Headers and (
+                vars(one.headers).keys() == {"_list", "_encoding"}
+                and (b"A", b"a", b"c") in one.headers._list):
+            self._request = http.Request
+
+    def stamped(self, own: typing.Any, call_id: str, number: int,
+                extensions: "dict[str, typing.Any]") -> typing.Any:
+        """A request whose body was read, as an attempt sends it."""
+        if type(own) is not self._request:
+            headers = self._headers(own.headers)
+            headers[_ID] = call_id
+            headers[_ATTEMPT] = str(number)
+            return self.changed(own, headers, extensions)
+        out = object.__new__(self._request)
+        theirs = own.headers
+        headers = object.__new__(self._headers)
+        headers._encoding = theirs._encoding
+        headers._list = [one for one in theirs._list if one[1] not in _STAMPS]
+        headers._list += ((*_ID_PART, call_id.encode()),
+                          (*_ATTEMPT_PART, b"%d" % number))
+        out.method = own.method
+        out.url = own.url
+        out.headers = headers
+        out.extensions = extensions
+        out.stream = own.stream
+        out._content = own._content
+        return out
+
+    @staticmethod
+    def changed(own: typing.Any, headers: typing.Any,
+                extensions: "dict[str, typing.Any]") -> typing.Any:
+        """The request with other headers and extensions.
+
+        The client may send its own again, so that stays as it is. (A copy()
+        of httpx's would leave out the body.)
+        """
+        out = object.__new__(type(own))
+        out.__dict__.update(own.__dict__, headers=headers,
+                            extensions=extensions)
+        return out
+
+    def sdk_retries(self, own: typing.Any) -> int:
+        """How often the SDK has already sent this request by itself."""
+        if type(own) is self._request and _FIRST in own.headers._list:
+            return 0
+        try:
+            return max(0, min(int(own.headers.get(_RETRIES, 0)), 1000))
+        except ValueError:
+            return 0
