@@ -299,6 +299,7 @@ def test_show(card: pathlib.Path) -> None:
 
 def test_show_all(card: pathlib.Path) -> None:
     found = shown(card)["stand_ins"]
+    assert shown(card)["now"] == "2026-12-10T00:00:00Z"
     assert [(one["workflow"], one["route"]) for one in found] == [
         ("answer", "spare"), ("other", "spare"), ("other", "third")]
     assert len(shown(card, "--route", "spare")["stand_ins"]) == 2

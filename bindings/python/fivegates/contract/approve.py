@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 import typing
 
 import typer
 
 from fivegates.contract.cards import CardFile, ContractError, Json
-from fivegates.contract.dates import unix_ms
+from fivegates.contract.dates import rfc3339, unix_ms
 from fivegates.contract.judge import Finding, Judged, judged, the_pair
 from fivegates.contract.show import details, moment, print_json, print_wide, remedies
 
@@ -39,7 +38,7 @@ def _until(one: Judged, expires: str, days: "int | None") -> "str | None":
             f"{given}: the evidence expires before that, "
             f"{(one.contract or {})['evidence']['expires_at']}; name an earlier "
             "day, or measure again for a later one")
-    return expires or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at // 1000))
+    return expires or rfc3339(at)
 
 
 def _against(one: Judged, until: "str | None", holds: bool) -> "list[Finding]":

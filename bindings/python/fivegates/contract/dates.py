@@ -7,7 +7,7 @@ import re
 import time
 import typing
 
-__all__ = ["barred_by_dates", "day_of", "now_ms", "unix_ms"]
+__all__ = ["barred_by_dates", "day_of", "now_ms", "rfc3339", "unix_ms"]
 
 _DATE = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?"
@@ -35,6 +35,11 @@ def unix_ms(text: str) -> "int | None":
 def now_ms() -> int:
     """The wall time now, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def rfc3339(ms: int) -> str:
+    """A moment as a card and JSON have it, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
 
 
 def day_of(ms: int) -> str:

@@ -15,7 +15,7 @@ import typing
 
 from fivegates._core import Policy
 from fivegates.contract.cards import CardFile, ContractError, Json
-from fivegates.contract.dates import barred_by_dates, day_of, unix_ms
+from fivegates.contract.dates import barred_by_dates, day_of, rfc3339, unix_ms
 
 __all__ = ["SECTIONS", "Check", "Finding", "Judged", "command", "judged", "near",
            "stand_ins", "the_pair"]
@@ -107,7 +107,7 @@ class Judged:
             "approved_fingerprint": contract.get("fingerprint"),
             "approved_by": contract.get("approved_by"),
             "price": self.price, "approved_price": contract.get("price"),
-            "evidence": contract.get("evidence"), "now": day_of(self.now),
+            "evidence": contract.get("evidence"), "now": rfc3339(self.now),
             "checks": [{"section": one.section, "state": one.state,
                         "required": one.required, "inherited": one.inherited,
                         "findings": [dataclasses.asdict(each)

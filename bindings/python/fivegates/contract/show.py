@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fivegates.contract.cards import CardFile, ContractError, Json
-from fivegates.contract.dates import day_of, now_ms, unix_ms
+from fivegates.contract.dates import day_of, now_ms, rfc3339, unix_ms
 from fivegates.contract.judge import SECTIONS, Finding, Judged, judged, near, stand_ins, the_pair
 
 __all__ = ["details", "moment", "print_json", "print_wide", "remedies", "said", "show"]
@@ -180,7 +180,7 @@ def show(
     chosen = _chosen(file, workflow, route)
     rows = [judged(file, *pair, at) for pair in chosen]
     if as_json:
-        print_json({"card": card, "now": day_of(at),
+        print_json({"card": card, "now": rfc3339(at),
                     "stand_ins": [one.to_dict() for one in rows]})
     elif not rows:
         typer.echo(f"{card}: no workflow has a stand-in")
