@@ -316,7 +316,7 @@ def wanted(card: Json, change: typing.Any) -> "tuple[Json, set[str]]":
     return card, {*values, *EVIDENCE, "contracts", "workflow", "route"}
 
 
-@settings(max_examples=120, deadline=None, derandomize=True,
+@settings(max_examples=80, deadline=None, derandomize=True,
           phases=[Phase.explicit, Phase.generate])
 @given(cards(), st.lists(CHANGES, min_size=1, max_size=3))
 def test_a_change_touches_nothing_else(made: "tuple[Json, str, bool]",
