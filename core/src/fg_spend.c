@@ -75,11 +75,10 @@ static uint64_t minus(uint64_t v, uint64_t amount) {
   return (v & ~most) | fg_sub64(micro, amount);
 }
 
-static int hold(fg_word *w, int64_t limit_nusd, uint64_t amount, fg_day day, uint32_t *stamp) {
+static int hold(fg_word *w, int64_t limit_nusd, uint64_t amount, fg_day day) {
   uint64_t old = fg_load(w);
   for (;;) {
     uint64_t v = today(old, day);
-    *stamp = (uint32_t)(v >> 48);
     if (over(v, limit_nusd, amount)) {
       return 0;
     }
@@ -89,13 +88,19 @@ static int hold(fg_word *w, int64_t limit_nusd, uint64_t amount, fg_day day, uin
   }
 }
 
+/* Was a hold of this stamp made in the day that the word counts? */
+static int held_in(uint64_t v, uint32_t stamp) {
+  const uint32_t stored = (uint32_t)(v >> 48);
+  return (stored & ROLLING) == (stamp & ROLLING) && ((stamp - stored) & STAMP_MASK) < (stamp & ROLLING ? 24u : 1u);
+}
+
 static void settle(fg_word *w, uint64_t held, uint64_t actual, uint32_t stamp, fg_day day) {
   uint64_t old = fg_load(w);
   while (actual != held || fg_bits(old, 0, 48) != 0) { /* without prices there is nothing to settle */
     uint64_t v = today(old, day);
     if (actual > held) {
       v = plus(v, actual - held);
-    } else if ((uint32_t)(v >> 48) == stamp) {
+    } else if (held_in(v, stamp)) {
       v = minus(v, held - actual);
     }
     if (v == old || fg_cas(w, &old, v)) {
@@ -107,22 +112,21 @@ static void settle(fg_word *w, uint64_t held, uint64_t actual, uint32_t stamp, f
 int fg_spend_hold(fg_word *first, int64_t first_limit_nusd, fg_word *second, int64_t second_limit_nusd, int64_t amount_nusd, fg_day day,
                   uint32_t *stamp) {
   uint64_t amount = micro_up(amount_nusd);
-  uint32_t one = 0, two = 0;
-  if (!hold(first, first_limit_nusd, amount, day, &one)) {
+  *stamp = stamp_of(day);
+  if (!hold(first, first_limit_nusd, amount, day)) {
     return 1;
   }
-  if (second != NULL && !hold(second, second_limit_nusd, amount, day, &two)) {
-    settle(first, amount, 0, one, day);
+  if (second != NULL && !hold(second, second_limit_nusd, amount, day)) {
+    settle(first, amount, 0, *stamp, day);
     return 2;
   }
-  *stamp = one | two << 16;
   return 0;
 }
 
 void fg_spend_settle(fg_word *first, fg_word *second, int64_t held_nusd, int64_t actual_nusd, uint32_t stamp, fg_day day) {
-  settle(first, micro_up(held_nusd), micro_up(actual_nusd), stamp & 0xffff, day);
+  settle(first, micro_up(held_nusd), micro_up(actual_nusd), stamp, day);
   if (second != NULL) {
-    settle(second, micro_up(held_nusd), micro_up(actual_nusd), stamp >> 16, day);
+    settle(second, micro_up(held_nusd), micro_up(actual_nusd), stamp, day);
   }
 }
 

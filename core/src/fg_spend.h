@@ -14,7 +14,7 @@ typedef struct fg_day { int64_t t; int64_t unix_ms; } fg_day; /* unix_ms <= 0: n
 
 /* A hold in up to two words (a workflow's own, everybody's): in the first, then in the second; a refusal by the second is undone in
  * the first. limit_nusd < 0: none, still counted. second may be NULL. Money is counted in whole micro-dollars, rounded up.
- * Returns 0 held, 1 or 2: that limit refused. *stamp: keep it for the settlement. */
+ * Returns 0 held, 1 or 2: that limit refused. *stamp: when it was held, 16 bits; keep it for the settlement. */
 int fg_spend_hold(fg_word *first, int64_t first_limit_nusd, fg_word *second, int64_t second_limit_nusd, int64_t amount_nusd, fg_day day,
                   uint32_t *stamp);
 /* What was held becomes what it cost. A hold of another day is not given back to this one. */

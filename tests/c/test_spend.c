@@ -64,6 +64,20 @@ static void money(void) {
   FG_EQ(fg_spend_get(&rolling, wall(t + day)), 5 * cent); /* a wall clock arrives: the sum is kept */
   FG_EQ(fg_spend_hold(&rolling, 5 * cent, NULL, 0, 1, wall(t + day), &stamp), 1);
 
+  /* Two days of 24 hours that began at other hours: each gets back what was held in it, by the 16 bits that a call keeps. */
+  fg_word early = {0}, everybody = {0};
+  FG_EQ(fg_spend_hold(&everybody, -1, NULL, 0, 1 * cent, no_wall(t), &later), 0);
+  FG_EQ(fg_spend_hold(&early, -1, &everybody, -1, 3 * cent, no_wall(t + 5 * hour), &stamp), 0);
+  FG_CHECK(stamp <= UINT16_MAX);
+  fg_spend_settle(&early, &everybody, 3 * cent, 1 * cent, (uint16_t)stamp, no_wall(t + 6 * hour));
+  FG_EQ(fg_spend_get(&early, no_wall(t + 6 * hour)), 1 * cent);
+  FG_EQ(fg_spend_get(&everybody, no_wall(t + 6 * hour)), 2 * cent);
+  FG_EQ(fg_spend_hold(&early, -1, &everybody, -1, 3 * cent, no_wall(t + 7 * hour), &stamp), 0);
+  FG_EQ(fg_spend_hold(&everybody, -1, NULL, 0, 1 * cent, no_wall(t + 25 * hour), &later), 0); /* its next day */
+  fg_spend_settle(&early, &everybody, 3 * cent, 0, stamp, no_wall(t + 26 * hour));
+  FG_EQ(fg_spend_get(&early, no_wall(t + 26 * hour)), 1 * cent);
+  FG_EQ(fg_spend_get(&everybody, no_wall(t + 26 * hour)), 1 * cent);
+
   fg_word small = {0}; /* whole micro-dollars, rounded up */
   FG_EQ(fg_spend_hold(&small, -1, NULL, 0, 1, wall(0), &stamp), 0);
   FG_EQ(fg_spend_get(&small, wall(0)), 1000);
