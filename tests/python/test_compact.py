@@ -261,7 +261,7 @@ def test_what_is_no_conversation_is_left_alone(body: Json) -> None:
 
 
 def test_gemini() -> None:
-    body = {"systemInstruction": {"parts": [{"text": "s"}]}, "contents": [
+    body: Json = {"systemInstruction": {"parts": [{"text": "s"}]}, "contents": [
         {"role": "user", "parts": [{"text": "an old question " * 9}]},
         {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
         {"role": "user", "parts": [{"functionResponse": {"name": "f",

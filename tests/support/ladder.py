@@ -48,10 +48,14 @@ class Provider:
     def _journal(self) -> "list[Json]":
         return typing.cast("list[Json]", self._call("/_control/journal")["requests"])
 
+    def journal(self, route: str) -> "list[Json]":
+        """What a route was asked since play()."""
+        return [one for one in self._journal()[self._seen:]
+                if one["path"].startswith(f"/{route}/")]
+
     def asked(self, route: str = "main") -> "list[Json]":
         """The bodies that came to a route since play()."""
-        return [one["body"] for one in self._journal()[self._seen:]
-                if one["path"].startswith(f"/{route}/")]
+        return [one["body"] for one in self.journal(route)]
 
 
 @contextlib.contextmanager
