@@ -102,11 +102,18 @@ def _contract(workflow: str, name: str, how: str, requires: dict[str, Any], rout
     if how == "stale":
         mark = "sha256:" + "0" * 64
     until = "2026-11-15T00:00:00Z" if how == "expired" else "2027-02-01T00:00:00Z"
-    return {
+    since = "2026-12-15T00:00:00Z" if how == "future" else "2026-11-01T00:00:00Z"
+    made = {
         "workflow": workflow, "route": name, "fingerprint": mark, "approved_by": "ops@example.com",
         "evidence": {"fixtures": "sha256:" + "1" * 64, "cases": 100, "passed": 99, "score_ppm": 990_000 - drop, "primary_score_ppm": 990_000,
-                     "measured_at": "2026-11-01T00:00:00Z", "expires_at": until},
+                     "measured_at": since, "expires_at": until},
     }
+    price = route.get("price")
+    if how == "dearer":  # than what was approved; a route without a price is not the approved one either
+        made["price"] = {"input": 1, "output": 2}
+    elif price and drop:  # approved as it is, in another spelling
+        made["price"] = {"output": f"{price['output']:.9f}", "cached_input": price["input"], "input": price["input"]}
+    return made
 
 
 def make(rng: Random) -> tuple[dict[str, Any], Spec]:
@@ -140,7 +147,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         if rng.random() < 0.2:
             spec.room = 1
             route["quota"] = {"in_flight": 1}
-        how = rng.choice(("ok", "ok", "ok", "ok", "ok", "missing", "stale", "expired", "unfit")) if i else "ok"
+        how = rng.choice(("ok", "ok", "ok", "ok", "ok", "missing", "stale", "expired", "unfit", "dearer", "future")) if i else "ok"
         # For the primary only declared limits bind; of a stand-in, unknown is not provided.
         if (i and how != "unfit") or (not i and rng.random() < 0.3):
             spec.context = rng.choice((4_000, 200_000)) if how != "unfit" else None
