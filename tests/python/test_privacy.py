@@ -42,7 +42,8 @@ def planted(what: str) -> str:
 def failing(status: int, kind: str, code: str) -> ProviderError:
     """A provider that repeats the prompt and the key in its error."""
     return ProviderError(
-        status, {"x-request-id": planted("header"), "retry-after": "1"},
+        status, {"x-request-id": "req_1", "x-served-by": planted("header"),
+                 "retry-after": "1"},
         json.dumps({"error": {"type": kind, "code": code, "message":
                               f"{planted('prompt')} {planted('key')}"}}))
 
