@@ -3,10 +3,11 @@ asked, and what the SDK's caller was told. See support/ladder.py."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import os
 import pathlib
-import shutil
-import subprocess
+import signal
 import time
 import typing
 
@@ -14,7 +15,8 @@ import anthropic
 import httpx
 import openai
 import pytest
-from support import ladder
+from support import cap, ladder
+from support.cap import HOLD_NUSD
 from support.ladder import Json, Provider
 
 from openresty.gateway import Gateway, missing
@@ -271,3 +273,56 @@ def test_who_waits_for_no_sentence_gets_an_error(
             ladder.ask(client, api, False, {**request, **more})
         request["tool_choice"] = {"type": "auto"} if api == "messages" else "auto"
         assert ladder.ask(client, api, False, request).model == "fivegates/preset"
+
+
+# ---- the day's money
+
+AT_ONCE = 8
+CAP_NUSD = (1 + AT_ONCE) * HOLD_NUSD + 1_000_000
+
+
+def test_the_days_money(provider: Provider, tmp_path: pathlib.Path) -> None:
+    """Under several workers, one of them killed with a request in flight: what
+    that may cost stays held. Then cache and preset answer."""
+    card = ladder.card_of(provider.url, "chat", "cached", "preset")
+    card.update(limits={"spend_per_day_usd": f"{CAP_NUSD / 1e9:.9f}"},
+                adapt={"limit": False, "pace": False}, breaker={"stall": False})
+    exact = f"prompt_tokens = function() return {cap.PROMPT} end,"
+    with single(provider, tmp_path, card=card, workers=4,
+                options=CACHE + exact) as (gateway, _):
+        def ask(number: int) -> httpx.Response:
+            body = cap.body_of(number)
+            return httpx.post(f"{gateway.url}/v1/chat/completions", json=body,
+                              timeout=20)
+
+        provider.play("no_response", "ok")
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            lost = pool.submit(ask, 0)
+            for _ in range(2000):
+                if provider.journal("main"):
+                    break
+                time.sleep(0.005)
+            for pid in gateway.workers():
+                os.kill(pid, signal.SIGKILL)
+            with pytest.raises(httpx.TransportError):
+                lost.result()
+            for _ in range(500):  # the master makes new ones
+                if gateway.workers():
+                    break
+                time.sleep(0.01)
+            answers = list(pool.map(ask, range(1, 33)))
+        # What so many at a time had no room for.
+        answers += [ask(1 + i % 32) for i in range(40)]
+        records = provider.journal("main")
+        spent = gateway.engine().workflow("w")["spent_today_nusd"]
+    sent = [one for one in answers if "x-fivegates-step" not in one.headers]
+    assert len(sent) == len(records) - 1
+    assert cap.most_nusd(records) <= CAP_NUSD
+    assert spent == cap.final_nusd(records)
+    assert CAP_NUSD - HOLD_NUSD < spent <= CAP_NUSD
+    rest = [one for one in answers if one not in sent]
+    assert {one.headers["x-fivegates-step"] for one in rest} == {"cached", "preset"}
+    for one in rest:
+        assert one.status_code == 200
+        assert one.headers["x-fivegates-action"] == "degrade"
+        assert one.json()["model"] == "fivegates/" + one.headers["x-fivegates-step"]
