@@ -7,7 +7,10 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import re
+import shutil
 import signal
+import subprocess
 import time
 import typing
 
@@ -19,7 +22,7 @@ from support import cap, ladder
 from support.cap import HOLD_NUSD
 from support.ladder import Json, Provider
 
-from openresty.gateway import Gateway, missing
+from openresty.gateway import ROOT, Gateway, missing
 
 KEYS = {"KEY_MAIN": "key-of-main", "KEY_SMALL": "key-of-small"}
 CACHE = """cache = require("fivegates.resty.cache").new {
@@ -326,3 +329,66 @@ def test_the_days_money(provider: Provider, tmp_path: pathlib.Path) -> None:
         assert one.status_code == 200
         assert one.headers["x-fivegates-action"] == "degrade"
         assert one.json()["model"] == "fivegates/" + one.headers["x-fivegates-step"]
+
+
+# ---- docs/ladder.md
+
+
+@contextlib.contextmanager
+def redis(folder: pathlib.Path) -> "typing.Iterator[str]":
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    socket = folder / "redis.sock"
+    with subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "",
+             "--appendonly", "no", "--dir", str(folder)],
+            stdout=subprocess.DEVNULL) as server:
+        try:
+            for _ in range(500):
+                if socket.exists():
+                    break
+                time.sleep(0.01)
+            yield str(socket)
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("which", ["dict", "redis"])
+def test_the_page(provider: Provider, tmp_path: pathlib.Path, which: str) -> None:
+    """Its nginx configuration as it stands, with a folder of the test's own; of
+    Redis a real server."""
+    page = (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```nginx\n(.*?)```", page, re.S)
+    assert len(blocks) == 2
+    block = blocks[which == "redis"]
+    block = block.replace("/etc/fivegates/card.json", f"{tmp_path}/card.json")
+    block = block.replace("/dev/shm/fivegates", f"{tmp_path}/region")
+    card = ladder.card_of(provider.url, "chat", "cached", "preset")
+    card["workflows"]["answer"] = card["workflows"].pop("w")
+    with contextlib.ExitStack() as stack:
+        if which == "redis":
+            socket = stack.enter_context(redis(tmp_path))
+            block = block.replace('"127.0.0.1", 6379', f'"unix:{socket}"').replace(
+                "init_by_lua_block {", "init_by_lua_block { package.path = "
+                f'"{ROOT}/tests/openresty/stubs/redis/?.lua;" .. package.path')
+        gateway = Gateway(tmp_path, card, "", env={**KEYS, "CACHE_SECRET": "s"})
+        conf = (tmp_path / "nginx.conf").read_text()
+        conf = re.sub(r"init_by_lua_block \{.*?\n    \}\n", lambda _: (
+            block + "\nlua_shared_dict x 1m;\n"), conf, count=1, flags=re.S)
+        conf = conf.replace("resty.worker()", 'require("fivegates.resty").worker()')
+        conf = conf.replace("resty.proxy()", 'require("fivegates.resty").proxy()')
+        (tmp_path / "nginx.conf").write_text("env CACHE_SECRET;\n" + conf)
+        stack.enter_context(gateway)
+        client = stack.enter_context(openai.OpenAI(
+            base_url=f"{gateway.url}/v1", api_key="k", max_retries=0))
+        request = ladder.request_of("chat", "cached")
+        provider.play("ok")
+        fresh = ladder.ask(client, "chat", True, request)
+        provider.play("unavailable")
+        for _ in range(200):  # it is kept after it has been given
+            answer = ladder.ask(client, "chat", False, request)
+            if answer.model != "fivegates/preset":
+                break
+            time.sleep(0.01)
+        assert (answer.text, answer.model) == (fresh.text, "fivegates/cached")
+        assert "fails" not in gateway.log()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
+import re
 import typing
 
 import pytest
@@ -20,6 +22,7 @@ from fivegates.cache import (
     MappingStore,
 )
 
+from .conftest import ROOT
 from .test_cache import RedisServer, server, store
 
 __all__ = ["server", "store"]  # fixtures
@@ -274,3 +277,47 @@ def test_who_waits_for_no_sentence_gets_an_error(
         soft = ladder.request_of(api, "without_tools")
         soft["tool_choice"] = {"type": "auto"} if api == "messages" else "auto"
         assert ladder.ask(client, api, False, soft).model == "fivegates/preset"
+
+
+# ---- docs/ladder.md
+
+
+def test_the_page(provider: Provider, tmp_path: pathlib.Path,
+                  monkeypatch: pytest.MonkeyPatch,
+                  capsys: "pytest.CaptureFixture[str]") -> None:
+    """Its card and its Python, while the provider answers and while it fails."""
+    pytest.importorskip("cachetools")
+    page = (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8")
+    card, = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    guarded, loop = (code.replace("/dev/shm/answers", str(tmp_path / "region"))
+                     for code in re.findall(r"```python\n(.*?)```", page, re.S))
+    (tmp_path / "card.yaml").write_text(card.replace(
+        "https://api.openai.com/v1", f"{provider.url}/main/v1"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CACHE_SECRET", "s")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/main/v1")
+    messages = [{"role": "user", "content": "hi"}]
+    request = {"model": "gpt-4o", "messages": messages}
+    provider.play("ok")
+    with openai.OpenAI(max_retries=0) as plain:
+        scope: Json = {"messages": messages, "request": request,
+                       "plain_client": plain}
+        exec(compile(guarded, "ladder.md", "exec"), scope)
+        assert scope["answer"].model == "gpt-4o" and not capsys.readouterr().out
+        exec(compile(loop, "ladder.md", "exec"), scope)
+        fresh = scope["outcome"].value
+        assert capsys.readouterr().out == f"{fresh} None\n"
+        provider.play("unavailable")
+        with scope["client"] as client:
+            answer = ladder.Answer("", "", {})
+            with transport.guarded(tenant="acme", language="de-CH") as seen:
+                answer = ladder.ask(client, "chat", True, request)
+                assert answer.model == "fivegates/cached"
+            with transport.guarded(tenant="other", language="de-CH") as seen:
+                answer = ladder.ask(client, "chat", True, request)
+            assert answer.text.startswith("Das geht gerade nicht")
+            assert seen.decision is not None and seen.decision.label is not None
+        exec(compile(loop, "ladder.md", "exec"), scope)
+        assert scope["outcome"].value == fresh
+        assert "'requested': 'main'" in capsys.readouterr().out
