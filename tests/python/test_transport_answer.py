@@ -1,5 +1,6 @@
 """chat_answer() and chat_request() say of a body what parsing it says, or
-nothing; chat_success() tells the engine what chat_answer() says."""
+nothing; chat_success() tells the engine what chat_answer() says, begin_chat()
+what chat_request() says."""
 
 from __future__ import annotations
 
@@ -182,7 +183,8 @@ def plainly(body: bytes) -> "tuple[object, bool, Facts] | None":
     plain = chat_request(body)
     if plain is None:
         return None
-    request = ModelRequest("chat", "/chat/completions", body, None, plain)
+    request = ModelRequest("chat", "/chat/completions", body, None,
+                           (plain[0], plain[1]["stream"]), plain[1])
     assert request.body == json.loads(body)
     return request.model, request.streamed, request.facts()
 
@@ -222,6 +224,32 @@ def test_a_request_the_same_as_parsed() -> None:
     assert plain > 600
 
 
+def test_begin_chat_tells_the_engine_the_same() -> None:
+    engine = fivegates.Engine({
+        "version": 1, "routes": {"main": {
+            "provider": "openai", "model": "m1",
+            "price": {"input": 2.5, "output": 10}}},
+        "workflows": {"w": {"routes": ["main"]}}}, clock=lambda: 5_000_000)
+    rng = random.Random(10)
+    began = 0
+    for _ in range(ROUNDS // 4):
+        body = changed(rng, REQUEST)
+        facts = chat_request(body)
+        found = engine.begin_chat("w", body, ["tick", "hedge"])
+        assert (facts is None) == (found is None), body
+        if facts is None or found is None:
+            continue
+        began += 1
+        call, model, streamed = found
+        other = engine.begin("w", call_id=call.id, unable=["tick", "hedge"],
+                             **facts[1])
+        assert (model, streamed) == (facts[0], facts[1]["stream"])
+        assert call.decision.json() == other.decision.json(), body
+        lines = [json.loads(one.ledger_line("call")) for one in (call, other)]
+        assert lines[0] == lines[1], body
+    assert began > 150
+
+
 def test_bytes_only() -> None:
     with pytest.raises(TypeError):
         chat_answer("{}")  # type: ignore[arg-type]
@@ -232,3 +260,7 @@ def test_bytes_only() -> None:
         "workflows": {"w": {"routes": ["main"]}}})
     with pytest.raises(TypeError):
         engine.begin("w").chat_success("{}")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        engine.begin_chat("w", "{}", None)  # type: ignore[arg-type]
+    with pytest.raises(fivegates.ArgumentError, match="no workflow"):
+        engine.begin_chat("v", json.dumps(REQUEST).encode(), None)

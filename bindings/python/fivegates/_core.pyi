@@ -234,6 +234,10 @@ class Engine:
     def region(self) -> Region: ...
     @property
     def slot(self) -> int: ...
+    def begin_chat(
+        self, workflow: str, body: bytes,
+        unable: Iterable[Unable] | Unable | None, now_ms: int | None = None,
+    ) -> tuple[Call, str, bool] | None: ...
     def begin(
         self, workflow: str, /, *, call_id: str | None = None,
         prompt_tokens: int | None = None,

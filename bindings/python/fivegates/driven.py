@@ -131,17 +131,24 @@ class Driven:
               ) -> None:
         """Begins the call, or the next step of one."""
         stream = facts.get("stream", True)
-        self.streamed = stream is True or stream == "true"
+        streamed = stream is True or stream == "true"
+        if call is None:
+            call = engine.begin(workflow, **facts)
+            self.begun(engine, workflow, streamed, call, call.decision)
+        else:
+            self.begun(engine, workflow, streamed, call, call.step(
+                facts.get("prompt_tokens") or 0,
+                facts.get("max_output_tokens") or 0))
+
+    def begun(self, engine: "Engine", workflow: str, streamed: bool,
+              call: "Call", first: "Decision") -> None:
+        """The call has begun, with its first decision."""
         self.engine = engine
         self.workflow = workflow
-        if call is None:
-            self.call = engine.begin(workflow, **facts)
-            self.first = self.call.decision
-        else:
-            self.call = call
-            self.first = call.step(facts.get("prompt_tokens") or 0,
-                                   facts.get("max_output_tokens") or 0)
-        self.primary = self.first.requested or self.first.route
+        self.streamed = streamed
+        self.call = call
+        self.first = first
+        self.primary = first.requested or first.route
         if self.ledger is not None:
             self._write("call")
 

@@ -282,6 +282,32 @@ static int known_hashes(PyObject *v, fg_replay_known *out) {
   return 0;
 }
 
+fgpy_call *fgpy_begin(fgpy_engine *self, fg_request *r, PyObject *id,
+                      PyObject *language, const fg_replay_known *known,
+                      int64_t now_ms) {
+  char text[24];
+  fgpy_call *call = fgpy_call_new(self);
+  if (call == NULL) {
+    return NULL;
+  }
+  call->id = id != NULL ? Py_NewRef(id) : new_id(self, text, &r->call_id);
+  call->language = Py_XNewRef(language);
+  if (call->id == NULL) {
+    Py_DECREF((PyObject *)call);
+    return NULL;
+  }
+  fg_decision d = {.size = sizeof d}; /* the call remembers it */
+  int32_t rc = fg_replay_begin(self->engine, &call->box->call, r, known,
+                               now_ms, &d);
+  if (rc != FG_OK) {
+    (void)begin_refused(self, r, rc);
+    Py_DECREF((PyObject *)call);
+    return NULL;
+  }
+  call->forgotten = 0;
+  return call;
+}
+
 PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames) {
   fgpy_keep keep;
@@ -293,7 +319,6 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
   fg_replay_known known;
   int64_t now_ms = 0;
   fgpy_call *call = NULL;
-  char text[24];
   if (nargs > 1) {
     PyErr_SetString(PyExc_TypeError,
                     "begin() takes the workflow; its facts come by keyword");
@@ -309,35 +334,11 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
     PyErr_SetString(PyExc_TypeError, "begin() needs the workflow's name");
     goto done;
   }
-  if (fgpy_engine_ready(self, now, &now_ms) < 0 ||
-      (call = fgpy_call_new(self)) == NULL) {
-    goto done;
+  if (fgpy_engine_ready(self, now, &now_ms) == 0) {
+    call = fgpy_begin(self, &r, id, language, hashes != NULL ? &known : NULL,
+                      now_ms);
   }
-  if (id != NULL) {
-    call->id = id;
-    Py_INCREF(id);
-  } else {
-    call->id = new_id(self, text, &r.call_id);
-  }
-  if (language != NULL) {
-    call->language = language;
-    Py_INCREF(language);
-  }
-  if (call->id == NULL) {
-    goto done;
-  }
-  fg_decision d = {.size = sizeof d}; /* the call remembers it */
-  int32_t rc = fg_replay_begin(self->engine, &call->box->call, &r,
-                               hashes != NULL ? &known : NULL, now_ms, &d);
-  if (rc != FG_OK) {
-    (void)begin_refused(self, &r, rc);
-    goto done;
-  }
-  call->forgotten = 0;
+done:
   fgpy_keep_drop(&keep);
   return (PyObject *)call;
-done:
-  Py_XDECREF((PyObject *)call);
-  fgpy_keep_drop(&keep);
-  return NULL;
 }

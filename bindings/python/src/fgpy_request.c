@@ -1,6 +1,7 @@
-/* chat_request(): what begin() wants to know of a chat completion's request,
- * read in one pass, where it is plain: messages of text, no tools, no schema.
- * Any other is left to who parses it. */
+/* What begin() wants to know of a chat completion's request, read in one pass,
+ * where it is plain: messages of text, no tools, no schema. Any other is left
+ * to who parses it. Engine.begin_chat() begins at once, chat_request() says
+ * what begin() would be told. */
 #include "fgpy_convert.h"
 
 #include "fg_scan.h"
@@ -238,9 +239,14 @@ static int req_put(PyObject *dict, const char *key, PyObject *value) {
   return rc;
 }
 
+/* An estimate: four bytes of JSON for a token. */
+static uint32_t req_tokens(size_t len) {
+  return len < 8 ? 1 : (uint32_t)(len / 4);
+}
+
 static PyObject *req_facts(const req *r, size_t len) {
   PyObject *out = Py_BuildValue(
-      "{sn,sn,sO}", "prompt_tokens", (Py_ssize_t)(len < 8 ? 1 : len / 4),
+      "{sI,sn,sO}", "prompt_tokens", (unsigned)req_tokens(len),
       "request_bytes", (Py_ssize_t)len, "stream",
       r->stream ? Py_True : Py_False);
   if (out != NULL && r->limit > 0 &&
@@ -258,25 +264,74 @@ static PyObject *req_facts(const req *r, size_t len) {
                                      (Py_ssize_t)r->model_len, out);
 }
 
-PyObject *fgpy_chat_request(PyObject *module, PyObject *body) {
-  (void)module;
+/* 1: a plain request; 0: another; -1: an exception. */
+static int req_read(PyObject *body, req *r, size_t *size) {
   char *bytes = NULL;
   Py_ssize_t len = 0;
   if (PyBytes_AsStringAndSize(body, &bytes, &len) < 0) {
-    return NULL;
+    return -1;
   }
   if (len > 1 << 30 ||
       (len > REQ_BASE64_FROM && req_base64(bytes, (size_t)len))) {
-    Py_RETURN_NONE;
+    return 0;
   }
-  req r = {.seen = 0};
+  memset(r, 0, sizeof *r);
+  *size = (size_t)len;
   fg_scan scan;
   fg_scan_init(&scan, 0);
-  if (fg_scan_feed(&scan, bytes, (uint32_t)len, req_sink, &r, NULL) !=
-          FG_SCAN_DONE ||
-      fg_scan_end(&scan, req_sink, &r) != FG_SCAN_DONE ||
-      !(r.seen & REQ_MODEL)) {
-    Py_RETURN_NONE;
+  return fg_scan_feed(&scan, bytes, (uint32_t)len, req_sink, r, NULL) ==
+             FG_SCAN_DONE &&
+         fg_scan_end(&scan, req_sink, r) == FG_SCAN_DONE &&
+         (r->seen & REQ_MODEL) != 0;
+}
+
+PyObject *fgpy_chat_request(PyObject *module, PyObject *body) {
+  (void)module;
+  req r;
+  size_t len = 0;
+  const int plain = req_read(body, &r, &len);
+  if (plain <= 0) {
+    return plain < 0 ? NULL : Py_NewRef(Py_None);
   }
-  return req_facts(&r, (size_t)len);
+  return req_facts(&r, len);
+}
+
+static const char *const begin_names[] = {"workflow", "body", "unable",
+                                          "now_ms"};
+
+PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
+                                 Py_ssize_t nargs, PyObject *kwnames) {
+  static const fgpy_sig sig = {"Engine.begin_chat", begin_names, 4, 3, 3};
+  PyObject *in[4];
+  fgpy_keep keep;
+  fgpy_keep_init(&keep, self->st);
+  fg_request ask = {.size = sizeof ask};
+  fgpy_call *call = NULL;
+  req r;
+  size_t len = 0;
+  int64_t now_ms = 0;
+  int plain = -1;
+  if (fgpy_args(&sig, args, nargs, kwnames, in) == 0 &&
+      fgpy_str(&keep, in[0], "workflow", &ask.workflow) == 0 &&
+      fgpy_bits(self->st, FG_TABLE_UNABLE, in[2], "unable", &ask.unable) == 0) {
+    plain = req_read(in[1], &r, &len);
+  }
+  if (plain > 0 && fgpy_engine_ready(self, in[3], &now_ms) == 0) {
+    ask.prompt_tokens = req_tokens(len);
+    ask.request_bytes = (uint32_t)len;
+    ask.max_output_tokens = r.limit;
+    ask.stream = r.stream ? FG_STREAM_YES : FG_STREAM_NO;
+    ask.features =
+        (r.last_role & ROLE_MODEL ? (uint32_t)FG_FEATURE_PREFILL : 0) |
+        (r.roles & ROLE_SYSTEM ? (uint32_t)FG_FEATURE_SYSTEM_PROMPT : 0) |
+        (r.roles & ROLE_TOOL ? (uint32_t)FG_FEATURE_TOOL_ROUND_TRIP : 0);
+    call = fgpy_begin(self, &ask, NULL, NULL, NULL, now_ms);
+  }
+  fgpy_keep_drop(&keep);
+  if (call == NULL) {
+    return plain == 0 ? Py_NewRef(Py_None) : NULL;
+  }
+  return Py_BuildValue("(Ns#O)", (PyObject *)call, r.model,
+                       (Py_ssize_t)r.model_len,
+                       r.stream ? Py_True : Py_False);
 }

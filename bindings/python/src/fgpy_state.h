@@ -130,6 +130,14 @@ fg_region *fgpy_region_slot(fgpy_region *self, int64_t now_ms, int32_t *slot);
 int fgpy_engine_ready(fgpy_engine *self, PyObject *now, int64_t *now_ms);
 PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames);
+PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
+                                 Py_ssize_t nargs, PyObject *kwnames);
+/* A call begun, or NULL and an exception. id, language: str or NULL; known:
+ * NULL but for a recorded call. The engine is ready. */
+struct fg_replay_known;
+fgpy_call *fgpy_begin(fgpy_engine *self, fg_request *r, PyObject *id,
+                      PyObject *language, const struct fg_replay_known *known,
+                      int64_t now_ms);
 PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
                              Py_ssize_t nargs, PyObject *kwnames);
 fgpy_call *fgpy_call_new(fgpy_engine *engine);

@@ -14,7 +14,6 @@ from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing
-from fivegates.transport.request import ModelRequest
 
 __all__ = ["make"]
 
@@ -72,16 +71,18 @@ def make(http: typing.Any) -> type:
         async def handle_async_request(self, request: typing.Any) -> typing.Any:
             url = str(request.url)
             api = self.options.api(request, url)
-            model = ModelRequest.of(api, await request.aread()) if api else None
-            if model is None:
+            if api is None:
                 return await self.inner.handle_async_request(request)
+            content = await request.aread()
             wire = AsyncWire(self.inner)
             try:
-                exchange = Exchange(
-                    http, copies, self.options, request, url, model,
+                exchange = Exchange.of(
+                    http, copies, self.options, request, url, api, content,
                     lambda given: AsyncGuardedStream(given, wire))
             except Exception as exc:
-                raise passing(exc, request, model.wire)
+                raise passing(exc, request, api[0])
+            if exchange is None:
+                return await self.inner.handle_async_request(request)
             return await wire.drive(exchange)
 
         async def __aenter__(self) -> "typing.Any":

@@ -13,7 +13,6 @@ from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.refusal import passing
-from fivegates.transport.request import ModelRequest
 from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
 
 __all__ = ["make"]
@@ -78,17 +77,19 @@ def make(http: typing.Any) -> type:
                 _close(self._dropped)
             url = str(request.url)
             api = self.options.api(request, url)
-            model = ModelRequest.of(api, request.read()) if api else None
-            if model is None:
+            if api is None:
                 return self.inner.handle_request(request)
+            content = request.read()
             wire = Wire(self.inner)
             dropped = self._dropped
             try:
-                exchange = Exchange(
-                    http, copies, self.options, request, url, model,
+                exchange = Exchange.of(
+                    http, copies, self.options, request, url, api, content,
                     lambda given: GuardedStream(given, wire, dropped))
             except Exception as exc:
-                raise passing(exc, request, model.wire)
+                raise passing(exc, request, api[0])
+            if exchange is None:
+                return self.inner.handle_request(request)
             return wire.drive(exchange)
 
         def __enter__(self) -> "typing.Any":

@@ -50,7 +50,7 @@ from fivegates._core import (
 )
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Decision, Unable
+    from fivegates._core import Call, Decision, Unable
 
 __all__ = ["Exchange"]
 
@@ -78,7 +78,8 @@ class Exchange(Driven):
 
     def __init__(self, http: typing.Any, copies: Copies, options: Options,
                  request: typing.Any, url: str, model: ModelRequest,
-                 body: "typing.Callable[[GivenAway], typing.Any]") -> None:
+                 body: "typing.Callable[[GivenAway], typing.Any]",
+                 seen: "CallOptions | None", call: "Call | None" = None) -> None:
         self.http = http
         self.copies = copies
         self.options = options
@@ -90,8 +91,14 @@ class Exchange(Driven):
         self.body = body  # makes the client's stream of a GivenAway
         self.on_decision = options.on_decision
         self.ledger = options.ledger
-        seen: "CallOptions | None" = CURRENT.get()
         self.seen = seen
+        self.heard = not (seen is None and self.ledger is None
+                          and self.on_decision is None)
+        if call is not None:
+            assert options.workflow is not None
+            self.begun(options.engine, options.workflow, model.streamed, call,
+                       call.decision)
+            return
         facts = options.facts_of(model, seen)
         inner = copies.sdk_retries(request)
         if inner and "prior" not in facts:
@@ -104,8 +111,32 @@ class Exchange(Driven):
         if options.cache is not None:
             self.cache = options.cache
             self.facts = facts
-        self.heard = not (seen is None and self.ledger is None
-                          and self.on_decision is None)
+
+    @staticmethod
+    def of(http: typing.Any, copies: Copies, options: Options,
+           request: typing.Any, url: str, api: "tuple[str, str]",
+           content: bytes, body: "typing.Callable[[GivenAway], typing.Any]",
+           ) -> "Exchange | None":
+        """The exchange of a request; None: its body asks no model.
+
+        A plain chat request the engine reads itself, where nobody else tells
+        of the call.
+        """
+        seen = CURRENT.get()
+        if (seen is None and options.told_by_body and api[0] == "chat"
+                and not copies.sdk_retries(request)):
+            assert options.workflow is not None
+            found = options.engine.begin_chat(options.workflow, content,
+                                              options.unable)
+            if found is not None:
+                call, name, streamed = found
+                return Exchange(http, copies, options, request, url,
+                                ModelRequest(*api, content, None,
+                                             (name, streamed)),
+                                body, None, call)
+        model = ModelRequest.of(api, content)
+        return None if model is None else Exchange(
+            http, copies, options, request, url, model, body, seen)
 
     # ---- what the loop asks
 

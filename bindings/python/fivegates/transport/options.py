@@ -16,7 +16,7 @@ from fivegates.transport.request import ModelRequest
 from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision
+    from fivegates._core import Call, Decision, Unable
     from fivegates.cache import AnswerCache, AsyncAnswerCache
 
 __all__ = ["CallOptions", "Options", "current", "guarded"]
@@ -141,8 +141,11 @@ class Options:
         self.preset = preset
         self.on_decision = on_decision
         self.ledger = ledger
-        self._unable = unable(None, False, cached or cache, preset or None,
-                              None, False)
+        self.unable = typing.cast("list[Unable]", unable(
+            None, False, cached or cache, preset or None, None, False))
+        # Whether all that begin() is told of a call is in its body.
+        self.told_by_body = (workflow is not None and not self.facts
+                             and prompt_tokens is None and cache is None)
         self._apis: "dict[str, tuple[str, str] | None]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
@@ -167,7 +170,7 @@ class Options:
                 facts.get("unable"), facts.pop("resume", False),
                 self.cached or self.cache, self.preset or None, None, False)
         else:
-            facts["unable"] = self._unable
+            facts["unable"] = self.unable
         return facts
 
     def api(self, request: typing.Any, url: str) -> "tuple[str, str] | None":

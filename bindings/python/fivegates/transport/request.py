@@ -42,18 +42,20 @@ class ModelRequest:
 
     def __init__(self, wire: str, path: str, content: bytes,
                  body: "Json | None" = None,
-                 plain: "tuple[str, Json] | None" = None) -> None:
+                 plain: "tuple[str, bool] | None" = None,
+                 facts: "Json | None" = None) -> None:
+        """plain: model and stream of a body that is not parsed yet; facts:
+        its facts, where they are known."""
         self.wire = wire
         self.path = path  # below the base URL: "/chat/completions"
         self.content = content
         self._body = body
-        self._facts: "Json | None"
+        self._facts = facts
         self.model: "str | None"  # asked for; None where it names none
+        self.streamed: bool
         if plain is not None:
-            self.model, self._facts = plain
-            self.streamed: bool = plain[1]["stream"]
+            self.model, self.streamed = plain
             return
-        self._facts = None
         self.streamed = bool(self.body.get("stream"))
         if wire == "generateContent":
             self.model = path.rpartition("/")[2].partition(":")[0]
@@ -85,7 +87,9 @@ class ModelRequest:
         """The request as one to a model; None when its body is none."""
         plain = chat_request(content) if api[0] == "chat" else None
         if plain is not None:
-            return ModelRequest(*api, content, None, plain)
+            model, facts = plain
+            return ModelRequest(*api, content, None, (model, facts["stream"]),
+                                facts)
         try:
             body = json.loads(content)
         except ValueError:
