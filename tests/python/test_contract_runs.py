@@ -205,6 +205,25 @@ def test_a_side_that_never_answers_is_left_alone_soon(
     assert sum(world.sends.values()) <= 3 * SENDS * 5
 
 
+def test_a_case_that_was_not_given_its_sends_is_put_back(tmp_path: pathlib.Path) -> None:
+    """A failure of every other case is more than the engine pays retries for; it fails none."""
+    class Hesitant(Target):
+        async def send(self, attempt: typing.Any, body: Json) -> Reply:
+            key = self.name, body["messages"][0]["content"]
+            if int(key[1]) % 2 and key not in self.world.sends:
+                self.world.sends[key] = 1
+                raise Refusing
+            return await super().send(attempt, body)
+
+    world = World(1, 0)
+    world.target = lambda name: Hesitant(world, name)  # type: ignore[method-assign]
+    results, run = once(world, str(tmp_path / "r.jsonl"), 60, None, 1)
+    assert run.stopped is None and len(results.done) == 120
+    assert all(one["result"] != "error" for one in results.done.values())
+    # Those that were put back needed no second send in their last call.
+    assert sum(one["sends"] == 2 for one in results.done.values()) < 60
+
+
 # ---- what was measured
 
 

@@ -18,10 +18,11 @@ import typing
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import fivegates
 from fivegates.contract import verify_command
 from fivegates.contract.results import Results, ResultsError
 from fivegates.contract.runs import SENDS
@@ -234,6 +235,18 @@ def test_evidence_of_both_sides(bench: Bench, serve: typing.Any, api: str) -> No
     assert report["cost_usd"] == f"{billed / 10**9:.7f}".rstrip("0")
 
 
+def test_new_evidence_ends_an_approval_that_still_fits(
+        bench: Bench, serve: typing.Any) -> None:
+    bench.at(serve()).run()
+    fits = fivegates.Policy.load(bench.card).contract("w", "spare")["fingerprint"]
+    bench.data["contracts"] = [{**bench.contract(), "fingerprint": fits, "approved_by": "x"}]
+    bench.write()
+    assert fivegates.Policy.load(bench.card).contract("w", "spare")["approved"]
+    code, report = bench.run()
+    assert code == 0 and report["removed"] == ["fingerprint", "approved_by"]
+    assert bench.contract().keys() == {"workflow", "route", "evidence"}
+
+
 def test_too_low_is_written_and_said(bench: Bench, serve: typing.Any) -> None:
     server = serve(routes={"spare": ["ok", "refusal", "ok"]})
     bench.data["workflows"]["w"]["requires"] = {"quality": {"min_score_ppm": 900_000}}
@@ -289,6 +302,7 @@ def test_an_answer_that_never_passes(bench: Bench, serve: typing.Any, fault: str
     assert report["failing"] == [{"id": "one", "side": "route", "result": "failed",
                                   "reasons": [why]}]
     assert bench.contract()["evidence"]["score_ppm"] == 0
+    assert len(bench.lines("sent")) == 2  # and no second chance
 
 
 @pytest.mark.parametrize("fault", [
@@ -576,6 +590,20 @@ def test_a_function_is_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     assert report["operations"]["first_token_p95_ms"]["measured"] is None
 
 
+@pytest.mark.parametrize("text", ["", " \n", None])
+def test_blanks_are_no_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch,
+                              text: "str | None") -> None:
+    """The engine's own check says so, whatever the fixtures expect."""
+    name = function(bench, monkeypatch, f"""
+def ask(request, route):
+    return {{"choices": [{{"finish_reason": "stop", "message": {{"content": {text!r}}}}}]}}
+""")
+    bench.write(row("one", {"scorer": "regex", "pattern": "^"}))
+    _, report = bench.run("--call", name)
+    assert [one["reasons"] for one in report["failing"]] == [["output check: empty_answer"]] * 2
+    assert [one["result"] for one in report["failing"]] == ["failed"] * 2
+
+
 def test_a_coroutine_function_whose_calls_fail(
         bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = function(bench, monkeypatch, """
@@ -630,6 +658,22 @@ async def ask(request, route):
     assert 3 <= len(bench.lines()) <= 4 and report["evidence"] is None
     assert len(bench.lines()) == len(bench.lines("sent"))
     assert bench.run("--call", name)[0] == 0
+
+
+def test_an_interrupt_ends_the_wait_for_another_send(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+async def ask(request, route):
+    SEEN.append(route["name"])
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0)
+    raise httpx.ConnectError("refused")
+""")
+    bench.data["backoff"] = {"base_ms": 5000}
+    code, report = bench.write().run("--call", name, "--concurrency", "1")
+    assert code == 3 and report["stopped"]["kind"] == "interrupt"
+    assert len(sys.modules[name.partition(":")[0]].SEEN) == 1
+    assert bench.lines() == [] and bench.lines("left")[0]["cost_nusd"] == 0
 
 
 def test_a_second_interrupt_ends_the_run(

@@ -342,8 +342,6 @@ class Run:
         answer = reply.answer
         if answer.finish not in _GOOD_ENDS:
             return self._facts(reply, False, 0, [f"ended by {answer.finish}"])
-        if not answer.text.strip() and not answer.tool_calls:
-            return self._facts(reply, False, 0, ["empty"])
         found = [await asyncio.to_thread(judge.of, answer, case.row)
                  for judge in case.judges]
         return self._facts(reply, all(one.passed for one in found),
