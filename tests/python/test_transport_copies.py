@@ -85,6 +85,21 @@ def test_another_release_is_asked_by_its_public_names() -> None:
     assert out.headers["x-client-request-id"] == "fg-1"
 
 
+@pytest.mark.parametrize("http", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_packed_by_either_way(http: typing.Any) -> None:
+    class Own(http.Headers):  # type: ignore[misc]
+        """One whose parts are not known."""
+
+    copies = Copies(http)
+    for headers, packed in (([("Content-Encoding", "gzip")], True), ([], False),
+                            ([("content-type", "content-encoding")], False)):
+        response = http.Response(200, headers=headers,
+                                 stream=http.ByteStream(b""))
+        assert copies.packed(response) is packed
+        response.headers = Own(headers)
+        assert copies.packed(response) is packed
+
+
 @pytest.mark.parametrize(("said", "retries"), [
     ("0", 0), ("3", 3), ("-1", 0), ("x", 0), ("99999", 1000), (None, 0)])
 def test_retries_of_the_sdk(said: "str | None", retries: int) -> None:

@@ -23,6 +23,7 @@ if typing.TYPE_CHECKING:
         Decision,
         EventKind,
         Policy,
+        Resume,
         ToolState,
     )
 
@@ -66,13 +67,8 @@ class Attempt:
         self.decision = decision
         self.number = decision.attempt
         self.route = decision.route
-        self.model = route["model"]
-        self.base_url = route["base_url"]
-        self.key_env = route["key_env"]
-        self.provider = route["provider"]
-        self.api = route["api"]
+        self._card = route
         self.streamed = streamed
-        self.resume_from = decision.resume_from
         self.started = time.monotonic()
         self.seen: "dict[str, int]" = {"visible": 0, "lifecycle": 0,
                                        "reasoning": 0, "tool_args_bytes": 0}
@@ -85,11 +81,40 @@ class Attempt:
         # None, not 0: the engine names no time-out.
         self.connect_s = decision.connect_ms / 1000 or None
         self.first_token_s = decision.first_token_ms / 1000 or None
-        self.idle_s = decision.idle_ms / 1000 or None
         self.total_s = decision.total_ms / 1000 or None
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number} on {self.route}>"
+
+    # What many requests never ask for.
+
+    @property
+    def model(self) -> typing.Any:
+        return self._card["model"]
+
+    @property
+    def base_url(self) -> typing.Any:
+        return self._card["base_url"]
+
+    @property
+    def key_env(self) -> typing.Any:
+        return self._card["key_env"]
+
+    @property
+    def provider(self) -> typing.Any:
+        return self._card["provider"]
+
+    @property
+    def api(self) -> typing.Any:
+        return self._card["api"]
+
+    @property
+    def resume_from(self) -> "Resume":
+        return self.decision.resume_from
+
+    @property
+    def idle_s(self) -> "float | None":
+        return self.decision.idle_ms / 1000 or None
 
     @property
     def read_s(self) -> "float | None":

@@ -29,28 +29,41 @@ enum {
 };
 
 static const fgpy_key root_keys[] = {
-    {"id", CHAT_FREE},           {"object", CHAT_OBJECT},
-    {"created", CHAT_FREE},      {"model", CHAT_FREE},
-    {"choices", CHAT_CHOICES},   {"usage", CHAT_USAGE},
-    {"service_tier", CHAT_FREE}, {"system_fingerprint", CHAT_FREE},
-    {"provider", CHAT_FREE},     {"prompt_logprobs", CHAT_FREE},
-    {NULL, 0}};
+    FGPY_KEY("id", CHAT_FREE),
+    FGPY_KEY("object", CHAT_OBJECT),
+    FGPY_KEY("created", CHAT_FREE),
+    FGPY_KEY("model", CHAT_FREE),
+    FGPY_KEY("choices", CHAT_CHOICES),
+    FGPY_KEY("usage", CHAT_USAGE),
+    FGPY_KEY("service_tier", CHAT_FREE),
+    FGPY_KEY("system_fingerprint", CHAT_FREE),
+    FGPY_KEY("provider", CHAT_FREE),
+    FGPY_KEY("prompt_logprobs", CHAT_FREE),
+    {NULL, 0, 0}};
 static const fgpy_key choice_keys[] = {
-    {"index", CHAT_FREE},          {"message", CHAT_MESSAGE},
-    {"logprobs", CHAT_FREE},       {"finish_reason", CHAT_FINISH},
-    {"stop_reason", CHAT_FREE},    {NULL, 0}};
+    FGPY_KEY("index", CHAT_FREE),
+    FGPY_KEY("message", CHAT_MESSAGE),
+    FGPY_KEY("logprobs", CHAT_FREE),
+    FGPY_KEY("finish_reason", CHAT_FINISH),
+    FGPY_KEY("stop_reason", CHAT_FREE),
+    {NULL, 0, 0}};
 static const fgpy_key message_keys[] = {
-    {"role", CHAT_FREE},           {"content", CHAT_CONTENT},
-    {"refusal", CHAT_EMPTY},       {"annotations", CHAT_EMPTY},
-    {"tool_calls", CHAT_EMPTY},    {"function_call", CHAT_EMPTY},
-    {"audio", CHAT_EMPTY},         {NULL, 0}};
+    FGPY_KEY("role", CHAT_FREE),
+    FGPY_KEY("content", CHAT_CONTENT),
+    FGPY_KEY("refusal", CHAT_EMPTY),
+    FGPY_KEY("annotations", CHAT_EMPTY),
+    FGPY_KEY("tool_calls", CHAT_EMPTY),
+    FGPY_KEY("function_call", CHAT_EMPTY),
+    FGPY_KEY("audio", CHAT_EMPTY),
+    {NULL, 0, 0}};
 static const fgpy_key usage_keys[] = {
-    {"prompt_tokens", CHAT_PROMPT},
-    {"completion_tokens", CHAT_OUTPUT},
-    {"prompt_tokens_details", CHAT_DETAILS},
-    {NULL, CHAT_COUNTS}};
-static const fgpy_key detail_keys[] = {{"cached_tokens", CHAT_CACHED},
-                                       {NULL, CHAT_COUNTS}};
+    FGPY_KEY("prompt_tokens", CHAT_PROMPT),
+    FGPY_KEY("completion_tokens", CHAT_OUTPUT),
+    FGPY_KEY("prompt_tokens_details", CHAT_DETAILS),
+    {NULL, 0, CHAT_COUNTS}};
+static const fgpy_key detail_keys[] = {
+    FGPY_KEY("cached_tokens", CHAT_CACHED),
+    {NULL, 0, CHAT_COUNTS}};
 
 enum { CHAT_DEPTH = 5, CHAT_WORD = 16 };
 
@@ -149,11 +162,13 @@ static int chat_string(chat *c, const fg_scan_event *e, uint32_t place) {
     }
     const fg_str word = fg_str_make(c->word, c->word_len);
     static const fgpy_key finishes[] = {
-        {"stop", FG_FINISH_STOP},
-        {"length", FG_FINISH_LENGTH},
-        {"content_filter", FG_FINISH_CONTENT_FILTER},
-        {NULL, FG_FINISH_NONE}};
-    static const fgpy_key objects[] = {{"chat.completion", 1}, {NULL, 0}};
+        FGPY_KEY("stop", FG_FINISH_STOP),
+        FGPY_KEY("length", FG_FINISH_LENGTH),
+        FGPY_KEY("content_filter", FG_FINISH_CONTENT_FILTER),
+        {NULL, 0, FG_FINISH_NONE}};
+    static const fgpy_key objects[] = {
+        FGPY_KEY("chat.completion", 1),
+        {NULL, 0, 0}};
     c->word_len = 0;
     if (place == CHAT_OBJECT) {
       return fgpy_find(objects, word) == 0;

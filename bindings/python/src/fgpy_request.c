@@ -24,38 +24,48 @@ enum {
 enum { REQ_OF_MESSAGE = REQ_ROLE | REQ_CONTENT };
 
 static const fgpy_key root_keys[] = {
-    {"model", REQ_MODEL},
-    {"messages", REQ_MESSAGES},
-    {"stream", REQ_STREAM},
-    {"max_completion_tokens", REQ_LIMIT_COMPLETION},
-    {"max_output_tokens", REQ_LIMIT_OUTPUT},
-    {"max_tokens", REQ_LIMIT},
-    {"temperature", REQ_FREE},
-    {"top_p", REQ_FREE},
-    {"stop", REQ_FREE},
-    {"n", REQ_FREE},
-    {"seed", REQ_FREE},
-    {"user", REQ_FREE},
-    {"stream_options", REQ_FREE},
-    {"presence_penalty", REQ_FREE},
-    {"frequency_penalty", REQ_FREE},
-    {"metadata", REQ_FREE},
-    {"service_tier", REQ_FREE},
-    {NULL, 0}};
+    FGPY_KEY("model", REQ_MODEL),
+    FGPY_KEY("messages", REQ_MESSAGES),
+    FGPY_KEY("stream", REQ_STREAM),
+    FGPY_KEY("max_completion_tokens", REQ_LIMIT_COMPLETION),
+    FGPY_KEY("max_output_tokens", REQ_LIMIT_OUTPUT),
+    FGPY_KEY("max_tokens", REQ_LIMIT),
+    FGPY_KEY("temperature", REQ_FREE),
+    FGPY_KEY("top_p", REQ_FREE),
+    FGPY_KEY("stop", REQ_FREE),
+    FGPY_KEY("n", REQ_FREE),
+    FGPY_KEY("seed", REQ_FREE),
+    FGPY_KEY("user", REQ_FREE),
+    FGPY_KEY("stream_options", REQ_FREE),
+    FGPY_KEY("presence_penalty", REQ_FREE),
+    FGPY_KEY("frequency_penalty", REQ_FREE),
+    FGPY_KEY("metadata", REQ_FREE),
+    FGPY_KEY("service_tier", REQ_FREE),
+    {NULL, 0, 0}};
 static const fgpy_key message_keys[] = {
-    {"role", REQ_ROLE}, {"content", REQ_CONTENT}, {"type", 0}, {"parts", 0},
-    {NULL, REQ_FREE}};
+    FGPY_KEY("role", REQ_ROLE),
+    FGPY_KEY("content", REQ_CONTENT),
+    FGPY_KEY("type", 0),
+    FGPY_KEY("parts", 0),
+    {NULL, 0, REQ_FREE}};
 static const fgpy_key part_keys[] = {
-    {"type", REQ_TYPE}, {"text", REQ_TEXT}, {NULL, 0}};
+    FGPY_KEY("type", REQ_TYPE),
+    FGPY_KEY("text", REQ_TEXT),
+    {NULL, 0, 0}};
 
 /* What a turn's role says of the request. */
 enum { ROLE_OTHER, ROLE_SYSTEM = 1, ROLE_TOOL = 2, ROLE_MODEL = 4 };
 static const fgpy_key roles[] = {
-    {"system", ROLE_SYSTEM},  {"developer", ROLE_SYSTEM},
-    {"tool", ROLE_TOOL},      {"function", ROLE_TOOL},
-    {"assistant", ROLE_MODEL}, {"model", ROLE_MODEL},
-    {NULL, ROLE_OTHER}};
-static const fgpy_key types[] = {{"text", 1}, {NULL, 0}};
+    FGPY_KEY("system", ROLE_SYSTEM),
+    FGPY_KEY("developer", ROLE_SYSTEM),
+    FGPY_KEY("tool", ROLE_TOOL),
+    FGPY_KEY("function", ROLE_TOOL),
+    FGPY_KEY("assistant", ROLE_MODEL),
+    FGPY_KEY("model", ROLE_MODEL),
+    {NULL, 0, ROLE_OTHER}};
+static const fgpy_key types[] = {
+    FGPY_KEY("text", 1),
+    {NULL, 0, 0}};
 
 /* Depths: members of the root 1, messages 2, their members 3, parts 4, their
  * members 5. */

@@ -76,6 +76,13 @@ class Copies:
                             extensions=extensions)
         return out
 
+    def packed(self, response: typing.Any) -> bool:
+        """Whether a response's body is encoded."""
+        headers = response.headers
+        if self._request is None or type(headers) is not self._headers:
+            return "content-encoding" in headers
+        return any([one[1] == b"content-encoding" for one in headers._list])
+
     def sdk_retries(self, own: typing.Any) -> int:
         """How often the SDK has already sent this request by itself."""
         if type(own) is self._request and _FIRST in own.headers._list:

@@ -239,11 +239,13 @@ class Exchange(Driven):
                  else attempt.total_s or attempt.first_token_s)
         out = dict(self.timeouts)
         connect = attempt.connect_s
-        for name, limit in (("connect", connect), ("write", connect),
-                            ("pool", connect), ("read", first)):
-            own = out.get(name)
-            if limit is not None and (own is None or limit < own):
-                out[name] = limit
+        if connect is not None:
+            for name in ("connect", "write", "pool"):
+                own = out.get(name)
+                if own is None or connect < own:
+                    out[name] = connect
+        if first is not None:
+            out["read"] = _least(out.get("read"), first)
         return out
 
     def over(self, exc: BaseException) -> typing.Any:
@@ -394,8 +396,8 @@ class Exchange(Driven):
     def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
         """The body; the client reads it again, unpacked."""
         body = raw
-        headers = response.headers
-        if "content-encoding" in headers:
+        if self.copies.packed(response):
+            headers = response.headers
             body = self.http.Response(
                 200, headers={"content-encoding": headers["content-encoding"]},
                 stream=self.http.ByteStream(raw)).read()
