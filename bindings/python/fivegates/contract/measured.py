@@ -28,6 +28,7 @@ def side_of(results: Results, name: str, cases: int) -> Json:
 def evidence_of_run(results: Results, fixtures: str, cases: int, days: int) -> Json:
     """The evidence of a whole run. measured_at: when the oldest case was answered;
     from it on the days count, also where a run was resumed much later."""
+    assert len(results.done) == 2 * cases  # evidence is of all cases on both sides
     primary, route = (side_of(results, name, cases) for name in ("primary", "route"))
     measured = min(line["at"] for line in results.done.values())
     expires = datetime.datetime.strptime(

@@ -21,7 +21,7 @@ from fivegates.attempt import Attempt
 from fivegates.contract.fixtures import Case
 from fivegates.contract.results import Key, Results
 from fivegates.contract.scorers import WHOLE, Answer
-from fivegates.contract.spend import Cap, cost_nusd, worst_nusd
+from fivegates.contract.spend import Cap, cost_nusd, usd, worst_nusd
 from fivegates.contract.targets import Reply, Side, Target
 from fivegates.contract.wire import output_limit
 from fivegates.errors import FivegatesError, Refused
@@ -179,6 +179,10 @@ class Run:
             self.stopped = Stop(kind, why)
         self._wake.set()
 
+    def _capped(self, side: Side, worst: int) -> None:
+        self.stop("cap", f"--max-usd would be passed: a send to {side.route['name']} may "
+                  f"cost ${usd(worst)}, and ${usd(self._cap.spent_nusd)} is spent")
+
     @contextlib.contextmanager
     def _signals(self, workers: "typing.Sequence[asyncio.Future[None]]",
                  ) -> "typing.Iterator[None]":
@@ -226,7 +230,7 @@ class Run:
         limit = output_bound(side, case.request)
         worst = worst_nusd(side.price, size, limit or _OUTPUT_TOKENS)
         if not await self._cap.room(worst):
-            self.stop("cap", "the money cap is reached")
+            self._capped(side, worst)
             return False
         if self.stopped is not None:
             self._cap.settle(worst, 0)
@@ -286,7 +290,7 @@ class Run:
         worst = call.worst
         if call.sends:
             if not self._cap.hold(worst):
-                self.stop("cap", "the money cap is reached")
+                self._capped(side, worst)
                 raise _Left("capped")
             call.held += worst
         call.reply = None

@@ -7,11 +7,13 @@ was billed. A send whose bill is not known keeps its hold for good.
 from __future__ import annotations
 
 import asyncio
+import decimal
 import typing
 
-__all__ = ["Cap", "cost_nusd", "worst_nusd"]
+__all__ = ["Cap", "cost_nusd", "nusd_of", "usd", "worst_nusd"]
 
 _MILLION = 1_000_000
+_NUSD = 1_000_000_000
 
 
 class Cap:
@@ -72,3 +74,19 @@ def worst_nusd(price: "typing.Mapping[str, int] | None", request_bytes: int,
         return 0
     dearest = {**price, "input": max(price["input"], price["cached_input"])}
     return cost_nusd(dearest, request_bytes, 0, output)
+
+
+def nusd_of(text: str) -> int:
+    """USD as text in nano-dollars. ValueError: no amount over 0 that is exact."""
+    try:
+        value = decimal.Decimal(text) * _NUSD
+    except decimal.InvalidOperation:
+        raise ValueError(text) from None
+    if not value.is_finite() or value <= 0 or value != int(value):
+        raise ValueError(text)
+    return int(value)
+
+
+def usd(nusd: int) -> str:
+    """Nano-dollars as a decimal text of USD."""
+    return f"{(decimal.Decimal(nusd) / _NUSD).normalize():f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import decimal
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from fivegates.contract.measured import evidence_of_run, operations, quality, si
 from fivegates.contract.results import Results
 from fivegates.contract.runs import Run, Stop, measuring_card, output_bound
 from fivegates.contract.scorers import BUILT_IN, Function, ScorerError, function_of
-from fivegates.contract.spend import Cap
+from fivegates.contract.spend import Cap, nusd_of, usd
 from fivegates.contract.targets import (
     Called,
     Http,
@@ -43,7 +42,6 @@ __all__ = ["verify"]
 
 Json = typing.Dict[str, typing.Any]
 Many = typing.List[str]
-_NUSD = 1_000_000_000
 _LINES = 10  # of progress, where there is no terminal
 _APPROVAL = ("fingerprint", "approved_by", "price")
 
@@ -134,13 +132,10 @@ def _nusd(text: str) -> "int | None":
     if not text:
         return None
     try:
-        value = decimal.Decimal(text) * _NUSD
-    except decimal.InvalidOperation:
-        value = decimal.Decimal(-1)
-    if not value.is_finite() or value <= 0 or value != int(value):
+        return nusd_of(text)
+    except ValueError:
         raise typer.BadParameter("USD over 0, with 9 decimals at most, such as 2.50",
-                                 param_hint="--max-usd")
-    return int(value)
+                                 param_hint="--max-usd") from None
 
 
 def _identity(card: CardFile, workflow: str, fixtures: Fixtures,
@@ -195,10 +190,6 @@ async def _run(run: Run, targets: "dict[str, Target]") -> "Stop | None":
             await target.close()
 
 
-def _usd(nusd: int) -> str:
-    return f"{decimal.Decimal(nusd) / _NUSD:f}"
-
-
 def _report(results: Results, fixtures: Fixtures, identity: Json, cap: Cap,
             stopped: "Stop | None", provides: Json) -> Json:
     cases = len(fixtures.cases)
@@ -214,8 +205,10 @@ def _report(results: Results, fixtures: Fixtures, identity: Json, cap: Cap,
                      "reasons": line["reasons"]}
                     for line in results.done.values() if line["result"] != "passed"],
         "operations": operations(results, provides),
-        "cost_usd": _usd(cap.spent_nusd), "lost_usd": _usd(results.lost_nusd),
-        "lost": results.lost, "evidence": None, "removed": [], "quality": None}
+        "cost_usd": usd(cap.spent_nusd), "lost_usd": usd(results.lost_nusd),
+        "lost": results.lost,
+        "unbilled": sum(not line["billed"] for line in results.done.values()),
+        "evidence": None, "removed": [], "quality": None}
 
 
 def _write_evidence(card: CardFile, report: Json, evidence: Json) -> None:

@@ -73,7 +73,7 @@ def _end(report: Json, card: str) -> "list[RenderableType]":
     else:
         out.append(Text(f"requires.quality holds{': ' + wanted if wanted else ''}; next: "
                         f"fivegates contract approve {card} --workflow "
-                        f"{report['workflow']} --route {report['route']}"))
+                        f"{report['workflow']} --route {report['route']} --by WHO"))
     return out
 
 
@@ -86,7 +86,9 @@ def terminal(report: Json, card: str) -> RenderableType:
     rows += _failing(report)
     rows.append(Text())
     rows += _operations(report)
-    rows.append(Text(f"cost: ${report['cost_usd']}"))
+    at_most = (f" at most: {report['unbilled']} answers came without usage, or after a "
+               "send that may have been billed" if report["unbilled"] else "")
+    rows.append(Text(f"cost: ${report['cost_usd']}{at_most}"))
     if report["lost"]:
         rows.append(Text(f"of it ${report['lost_usd']} held for {report['lost']} calls "
                          "that were on their way when a run was killed: they may have "
