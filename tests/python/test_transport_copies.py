@@ -100,6 +100,16 @@ def test_packed_by_either_way(http: typing.Any) -> None:
         assert copies.packed(response) is packed
 
 
+@pytest.mark.parametrize("http", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_one_place_a_url(http: typing.Any) -> None:
+    copies = Copies(http)
+    urls = ["https://a/v1", "https://a/v1?", "https://a/v1?x=1", "https://a/V1",
+            "https://a:8443/v1", "http://a/v1", "https://u@a/v1", "https://a/v1#f"]
+    assert len({copies.place(http.URL(url)) for url in urls}) == len(
+        {str(http.URL(url)) for url in urls}) == len(urls)
+    assert copies.place(http.URL(urls[0])) == copies.place(http.URL(urls[0]))
+
+
 @pytest.mark.parametrize(("said", "retries"), [
     ("0", 0), ("3", 3), ("-1", 0), ("x", 0), ("99999", 1000), (None, 0)])
 def test_retries_of_the_sdk(said: "str | None", retries: int) -> None:

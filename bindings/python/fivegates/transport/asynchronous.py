@@ -69,10 +69,10 @@ def make(http: typing.Any) -> type:
             self.options = options
 
         async def handle_async_request(self, request: typing.Any) -> typing.Any:
-            url = str(request.url)
-            api = self.options.api(request, url)
-            if api is None:
+            asked = self.options.asked(request, copies.place(request.url))
+            if asked is None:
                 return await self.inner.handle_async_request(request)
+            url, api = asked
             content = await request.aread()
             wire = AsyncWire(self.inner)
             try:

@@ -75,10 +75,10 @@ def make(http: typing.Any) -> type:
         def handle_request(self, request: typing.Any) -> typing.Any:
             if self._dropped:
                 _close(self._dropped)
-            url = str(request.url)
-            api = self.options.api(request, url)
-            if api is None:
+            asked = self.options.asked(request, copies.place(request.url))
+            if asked is None:
                 return self.inner.handle_request(request)
+            url, api = asked
             content = request.read()
             wire = Wire(self.inner)
             dropped = self._dropped

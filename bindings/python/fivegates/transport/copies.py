@@ -39,6 +39,10 @@ class Copies:
                 vars(one.headers).keys() == {"_list", "_encoding"}
                 and (b"A", b"a", b"c") in one.headers._list):
             self._request = http.Request
+        self._url: typing.Any = None  # likewise
+        parts = getattr(one.url, "_uri_reference", None)
+        if isinstance(parts, tuple) and str(parts) == str(one.url):
+            self._url = type(one.url)
 
     def stamped(self, own: typing.Any, call_id: str, number: int,
                 extensions: "dict[str, typing.Any]") -> typing.Any:
@@ -75,6 +79,10 @@ class Copies:
         out.__dict__.update(own.__dict__, headers=headers,
                             extensions=extensions)
         return out
+
+    def place(self, url: typing.Any) -> typing.Hashable:
+        """What is the same for the same URL, and for no other."""
+        return url._uri_reference if type(url) is self._url else str(url)
 
     def packed(self, response: typing.Any) -> bool:
         """Whether a response's body is encoded."""

@@ -194,6 +194,8 @@ class Exchange(Driven):
         name = decision.route or ""
         model = self.options.targets.routes[name]["model"]
         if not decision.change:
+            if model is None or model == self.model.model:
+                return self.model.content
             return edited(self.model, model, {}, _keeps)
         changes = changes_of(decision)
         if self.made is None or self.made[0] != (name, changes):

@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
 __all__ = ["CallOptions", "Options", "current", "guarded"]
 
 Json = typing.Dict[str, typing.Any]
+Asked = typing.Tuple[str, typing.Tuple[str, str]]
 # What Engine.begin() may be told of a call.
 _FACTS = ("call_id", "prompt_tokens", "max_output_tokens", "request_bytes",
           "stream", "delivery", "features", "tools", "tool_choice",
@@ -146,7 +147,7 @@ class Options:
         # Whether all that begin() is told of a call is in its body.
         self.told_by_body = (workflow is not None and not self.facts
                              and prompt_tokens is None and cache is None)
-        self._apis: "dict[str, tuple[str, str] | None]" = {}
+        self._asked: "dict[typing.Hashable, Asked | None]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
         name = (call.workflow if call is not None else None) or self.workflow
@@ -173,16 +174,17 @@ class Options:
             facts["unable"] = self.unable
         return facts
 
-    def api(self, request: typing.Any, url: str) -> "tuple[str, str] | None":
-        """The API a request asks, by its URL, and the path below the base
-        URL; None for other requests. url is the request's own as text."""
+    def asked(self, request: typing.Any, place: typing.Hashable) -> "Asked | None":
+        """What a request asks: its URL as text, the API, and the path below
+        the base URL; None for requests to no model. place: Copies.place()."""
         if request.method != "POST":
             return None
         try:
-            return self._apis[url]
+            return self._asked[place]
         except KeyError:
-            if len(self._apis) >= _URLS_KEPT:
-                self._apis.clear()
-            found = ModelRequest.api("POST", request.url.path)
-            self._apis[url] = found
+            if len(self._asked) >= _URLS_KEPT:
+                self._asked.clear()
+            api = ModelRequest.api("POST", request.url.path)
+            found = None if api is None else (str(request.url), api)
+            self._asked[place] = found
             return found
