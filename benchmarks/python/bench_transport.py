@@ -4,9 +4,11 @@
     .venv-peers/bin/python benchmarks/python/bench_transport.py    with LiteLLM
 
 One whole chat completion after another over loopback, to a server in its own
-process that answers at once. The systems take turns, so a busy neighbour hits
-all alike. Printed: each one's median time and what it adds to the bare SDK's,
-by the clock and by the processor (the second does not mind a busy machine).
+process that answers at once. The systems take short turns in an order that is
+drawn anew each round, so a busy neighbour hits all alike. What one adds is the
+median, over the rounds of a process, of its turn less the bare SDK's of the
+same round; printed is the median of that over the processes and its range, by
+the clock and by the processor (the second minds a busy machine less).
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ import json
 import logging
 import multiprocessing
 import os
+import random
 import socket
 import statistics
+import subprocess
+import sys
 import threading
 import time
 import typing
@@ -42,9 +47,10 @@ REPLY = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
          b"Content-Length: %d\r\n\r\n" % len(ANSWER)) + ANSWER
 
 
+BARE = "bare SDK"
 # Requests of a turn, and how many of them only warm the caches after another
-# system's turn.
-_TURN, _COLD = 40, 8
+# system's turn; rounds that only warm up.
+_TURN, _COLD, _WARM = 20, 4, 3
 
 
 def answer(peer: socket.socket) -> None:
@@ -98,7 +104,7 @@ def systems(url: str) -> "dict[str, typing.Callable[[], object]]":
         base_url=url, api_key="k", max_retries=0,
         http_client=transport.client(HTTP, engine, "w"))
     out: "dict[str, typing.Callable[[], object]]" = {
-        "bare SDK": lambda: create(bare),
+        BARE: lambda: create(bare),
         "fivegates transport": lambda: create(guarded),
         "fivegates engine.run": lambda: engine.run(
             "w", lambda attempt: create(bare, extra_headers=attempt.headers),
@@ -126,41 +132,74 @@ def systems(url: str) -> "dict[str, typing.Callable[[], object]]":
     return out
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=2000)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+def measured(requests: int) -> "dict[str, list[float]]":
+    """Of each system: its clock, what it adds, and both by the processor, as
+    medians in us over the rounds of this process."""
     here, there = multiprocessing.Pipe()
     server = multiprocessing.Process(target=serve, args=(there,), daemon=True)
     server.start()
-    took: "dict[str, list[float]]" = {}
-    used: "dict[str, list[float]]" = {}
     tried = systems(f"http://127.0.0.1:{here.recv()}/v1")
-    for turn in range(options.requests // _TURN + 1):
-        for name, one in tried.items():
-            for i in range(_TURN):
-                start, cpu = time.perf_counter(), time.process_time()
-                one()
-                took.setdefault(name, [])
-                if turn and i >= _COLD:
-                    took[name].append(time.perf_counter() - start)
-                    used.setdefault(name, []).append(
-                        time.process_time() - cpu)
+    rounds: "list[dict[str, tuple[float, float]]]" = []
+    order, rng = list(tried), random.Random(1)
+    for _ in range(requests // _TURN + _WARM):
+        rng.shuffle(order)
+        rounds.append({name: turn(tried[name]) for name in order})
     server.terminate()
-    clock, processor = ({name: statistics.median(all_) * 1e6
-                         for name, all_ in one.items()}
-                        for one in (took, used))
-    if options.json:
-        print(json.dumps({"openai": openai.__version__, "median_us": clock,
-                          "median_cpu_us": processor}))
+    out: "dict[str, list[float]]" = {}
+    for name in tried:
+        out[name] = []
+        for by in (0, 1):
+            for less in (0, 1):
+                out[name].append(1e6 * statistics.median(
+                    one[name][by] - less * one[BARE][by]
+                    for one in rounds[_WARM:]))
+    return out
+
+
+def turn(one: "typing.Callable[[], object]") -> "tuple[float, float]":
+    """Median seconds of a request, by the clock and by the processor."""
+    took, used = [], []
+    for i in range(_TURN):
+        start, cpu = time.perf_counter(), time.process_time()
+        one()
+        if i >= _COLD:
+            took.append(time.perf_counter() - start)
+            used.append(time.process_time() - cpu)
+    return statistics.median(took), statistics.median(used)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1000,
+                        help="of each system in each process")
+    parser.add_argument("--processes", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(options.requests)))
         return
-    print(f"openai {openai.__version__}, {options.requests} requests each, "
-          f"medians in us: clock, added; processor, added")
-    for name in clock:
-        print(f"{name:22}" + "".join(
-            f"{one[name]:9.0f} {one[name] - one['bare SDK']:+7.0f}"
-            for one in (clock, processor)))
+    each: "list[dict[str, list[float]]]" = []
+    for i in range(options.processes):
+        print(f"process {i + 1} of {options.processes}", file=sys.stderr)
+        each.append(json.loads(subprocess.run(
+            [sys.executable, __file__, "--one", "--requests",
+             str(options.requests)], check=True, stdout=subprocess.PIPE).stdout))
+    if options.json:
+        print(json.dumps({"openai": openai.__version__, "median_us": each}))
+        return
+    print(f"openai {openai.__version__}, {options.processes} processes, "
+          f"{options.requests} requests of each system; us by the clock, added "
+          f"(range); by the processor, added (range)")
+    for name in each[0]:
+        line = f"{name:22}"
+        for at in (0, 2):
+            clock, added = ([one[name][n] for one in each]
+                            for n in (at, at + 1))
+            line += (f"{statistics.median(clock):8.0f} "
+                     f"{statistics.median(added):+7.0f} "
+                     f"({min(added):+.0f} to {max(added):+.0f})")
+        print(line)
 
 
 if __name__ == "__main__":
