@@ -238,9 +238,10 @@ def test_what_is_not_kept(provider: Provider, tmp_path: pathlib.Path) -> None:
                 answer: typing.Any = create(**more, stream=stream)
                 for _ in answer if stream else ():
                     pass
-        provider.play("server_error", "ok")
-        assert ladder.ask(client, "chat", False, ladder.request_of(
-            "chat", "shorter")).headers["x-fivegates-step"] == "shorter"
+        for stream in (False, True):
+            provider.play("server_error", "ok")
+            assert ladder.ask(client, "chat", stream, ladder.request_of(
+                "chat", "shorter")).headers["x-fivegates-step"] == "shorter"
         assert httpx.get(gateway.url + "/keys").text == ""
 
 

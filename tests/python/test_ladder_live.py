@@ -176,9 +176,10 @@ def test_what_is_not_kept(provider: Provider) -> None:
             for _ in cut if stream else ():
                 pass
         assert not kept
-        provider.play("server_error", "ok")
-        assert ladder.ask(client, "chat", False, ladder.request_of(
-            "chat", "shorter")).headers["x-fivegates-step"] == "shorter"
+        for stream in (False, True):
+            provider.play("server_error", "ok")
+            assert ladder.ask(client, "chat", stream, ladder.request_of(
+                "chat", "shorter")).headers["x-fivegates-step"] == "shorter"
         assert not kept
         provider.play("ok")
         some: typing.Any = create(**ladder.request_of("chat", "cached"), stream=True)

@@ -14,6 +14,7 @@ import fivegates
 from fivegates.edits import api_of, changes_of, edit
 from fivegates.errors import EditError
 from fivegates.testing import ProviderError
+from fivegates.transport.kept import text_of_answer, text_of_stream
 
 from .conftest import ROOT
 
@@ -35,6 +36,29 @@ def test_edit(case: Json) -> None:
                 case.get("provider"))
     assert made == case["expect"]
     assert body == case["body"]  # what the caller has is not changed
+
+
+KEPT: "list[Json]" = json.loads((ROOT / "tests" / "rewrites" / "kept.json")
+                                .read_text(encoding="utf-8"))["cases"]
+
+
+@pytest.mark.parametrize("case", KEPT, ids=[
+    f"{one['name']} ({one['api']}) {i}" for i, one in enumerate(KEPT)])
+def test_kept(case: Json) -> None:
+    """What the transport keeps of an answer."""
+    if "events" not in case:
+        found = text_of_answer(json.dumps(case["answer"]).encode())
+    else:
+        found = text_of_stream("".join(
+            f"event: x\r\ndata: {json.dumps(one)}\r\n\r\n"
+            for one in case["events"]).encode())
+    assert found == case["expect"]
+
+
+def test_nothing_is_kept_of_what_is_no_answer() -> None:
+    assert text_of_answer(b"5") is None and text_of_answer(b'{"a": 1}') is None
+    assert text_of_stream(b'data: {"a"\n\ndata: 5\n\n') is None
+    assert text_of_stream(b'data: {"a":\ndata: 1}\n\n') is None
 
 
 class Made:
@@ -132,7 +156,11 @@ def run(card: Json, request: Json) -> "tuple[typing.Any, list[Json], list[str]]"
     steps: "list[str]" = []
 
     def send(attempt: fivegates.Attempt) -> str:
-        body = attempt.apply(request)
+        try:
+            body = attempt.apply(request)
+        except EditError as exc:
+            steps.append(str(exc))
+            raise
         sent.append(body)
         if len(json.dumps(body["messages"])) > 240:
             raise ProviderError(400, {}, json.dumps(TOO_LONG))
@@ -161,8 +189,4 @@ def test_what_cannot_be_edited_is_not_sent(card: Json) -> None:
         {"role": "user", "content": "a long question " * 40}]})
     assert answer == "Sorry." and len(sent) == 1
     assert steps[-1] == "degrade preset"
-    with pytest.raises(EditError, match="compact"):
-        attempt = fivegates.Attempt.__new__(fivegates.Attempt)
-        attempt.changes = {"compact": 5}
-        attempt.api, attempt.provider = "chat", "openai"
-        attempt.apply({"messages": [{"role": "user", "content": "x" * 99}]})
+    assert "cannot be edited as the engine asks: compact" in steps[-2]
