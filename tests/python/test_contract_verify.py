@@ -3,21 +3,14 @@ written. The provider is the loopback one; it counts what it was asked."""
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
-import copy
-import json
 import os
-import pathlib
-import signal
 import subprocess
 import sys
-import threading
 import typing
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -27,8 +20,10 @@ from fivegates.contract import verify_command
 from fivegates.contract.results import Results, ResultsError
 from fivegates.contract.runs import SENDS
 from fivegates.contract.spend import Cap, cost_nusd, worst_nusd
-from fivegates.errors import FivegatesError
-from fivegates.provider import Journal, Provider, Record, read_script, read_value
+
+from .contract_rig import APP, KEYS, TEXT, TOOL, WRONG, Bench, Server, bench, row, serve
+
+__all__ = ["bench", "serve"]
 
 for _needed in ("regex", "jsonschema", "httpx", "h11"):
     pytest.importorskip(_needed)
@@ -36,160 +31,13 @@ if os.environ.get("FIVEGATES_SANITIZE"):
     pytest.skip("nothing of the library is in it", allow_module_level=True)
 
 Json = typing.Dict[str, typing.Any]
-APP = typer.Typer()
-APP.command()(verify_command.verify)
-SPEED = {"first_token_s": 0.001, "prompt_tokens_per_s": 1e6, "tokens_per_s": 1e5,
-         "output_tokens": 8}
-TEXT = "This answer was made on loopback, one word"
-KEYS = {"KEY_MAIN": "sk-main-5ecret", "KEY_SPARE": "sk-spare-5ecret"}
+PRICES = {"main": (2500, 10_000), "spare": (3000, 15_000)}  # nano-dollars a token
 
 
-class Waiting(Journal):
-    """Lets a test wait until so many requests have come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turn = threading.Condition()
-
-    def received(self, *args: typing.Any) -> Record:
-        with self.turn:
-            record = super().received(*args)
-            self.turn.notify_all()
-        return record
-
-    def wait_for(self, count: int) -> None:
-        with self.turn:
-            assert self.turn.wait_for(lambda: len(self.records) >= count, 30)
-
-
-class Server:
-    """A provider on a thread of its own."""
-
-    def __init__(self, script: Json) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.journal = Waiting()
-        self.provider = Provider(self.read(script), self.journal)
-        self.thread = threading.Thread(target=self.loop.run_forever)
-        self.thread.start()
-        self.do(self.provider.start())
-
-    @staticmethod
-    def read(script: Json) -> typing.Any:
-        return read_script(read_value({"speed": SPEED, "faults": ["ok"], **script}))
-
-    def do(self, coroutine: typing.Any) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
-
-    def switch(self, script: Json) -> None:
-        self.loop.call_soon_threadsafe(self.provider.switch, self.read(script))
-        self.do(asyncio.sleep(0))
-
-    def close(self) -> None:
-        self.do(self.provider.stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
-        self.loop.close()
-
-    def url(self, name: str) -> str:
-        return f"{self.provider.url}/{name}/v1"
-
-    def asked(self, name: str = "") -> "list[Record]":
-        return [one for one in self.journal.records if one.path.startswith(f"/{name}")]
-
-
-@pytest.fixture
-def serve() -> "typing.Iterator[typing.Callable[..., Server]]":
-    with contextlib.ExitStack() as stack:
-        def make(**script: typing.Any) -> Server:
-            server = Server(script)
-            stack.callback(server.close)
-            return server
-        yield make
-
-
-class Bench:
-    """A card, fixtures and results in a folder of their own."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        self.card = folder / "card.json"
-        self.fixtures = folder / "f.jsonl"
-        self.results = folder / "r.jsonl"
-        self.data: Json = {
-            "version": 1,
-            "backoff": {"base_ms": 1, "rate_base_ms": 1, "cap_ms": 1},
-            "routes": {
-                "main": {"provider": "openai", "model": "m1", "key_env": "KEY_MAIN",
-                         "price": {"input": 2.5, "output": 10},
-                         "provides": {"output": {"max_tokens": 100}}},
-                "spare": {"provider": "anthropic", "model": "m2", "version": "v1",
-                          "key_env": "KEY_SPARE", "price": {"input": 3, "output": "15"},
-                          "provides": {"output": {"max_tokens": 100},
-                                       "operations": {"latency_p95_ms": 60000}}}},
-            "workflows": {"w": {"routes": ["main", "spare"]}}}
-        self.output = ""
-
-    def at(self, server: Server) -> "Bench":
-        for name, route in self.data["routes"].items():
-            route["base_url"] = server.url(name)
-        return self.write()
-
-    def write(self, *rows: Json, count: int = 0) -> "Bench":
-        self.card.write_text(json.dumps(self.data))
-        if rows or count or not self.fixtures.exists():
-            self.fixtures.write_text("".join(json.dumps(one) + "\n" for one in rows or [
-                row(f"case {number}") for number in range(count or 3)]))
-        return self
-
-    def arguments(self, *more: str) -> "list[str]":
-        return [str(self.card), "--workflow", "w", "--route", "spare", "--fixtures",
-                str(self.fixtures), "--out", str(self.results), *more]
-
-    def run(self, *more: str) -> "tuple[int, Json]":
-        """The exit code and the report; 2 for bad input, as the command line's."""
-        done = CliRunner().invoke(APP, [*self.arguments(*more), "--json"])
-        self.output = done.output
-        if isinstance(done.exception, FivegatesError):
-            self.output = str(done.exception)
-            return 2, {}
-        if done.exit_code == 2:
-            return 2, {}
-        assert done.exception is None or isinstance(done.exception, SystemExit), (
-            done.exception)
-        found: Json = json.loads(done.stdout)
-        return done.exit_code, found
-
-    def now(self) -> Json:
-        found: Json = json.loads(self.card.read_text())
-        return found
-
-    def contract(self) -> Json:
-        found: Json = self.now()["contracts"][0]
-        return found
-
-    def lines(self, kind: str = "case") -> "list[Json]":
-        found = map(json.loads, self.results.read_text().splitlines())
-        return [one for one in found if one["line"] == kind]
-
-
-@pytest.fixture
-def bench(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    for name, value in KEYS.items():
-        monkeypatch.setenv(name, value)
-    return Bench(tmp_path)
-
-
-def row(name: str, *expect: Json, **request: typing.Any) -> Json:
-    prompt = f"the pr0mpt of {name}"
-    asked: Json = {"prompt": prompt} if not request else {"request": {
-        "messages": [{"role": "user", "content": prompt}], **request}}
-    return {"id": name, **asked, "expect": list(expect) or {
-        "scorer": "contains", "value": "loopback"}}
-
-
-TOOL = {"type": "function", "function": {"name": "refund", "parameters": {
-    "type": "object", "properties": {"order": {"type": "string"}}}}}
-WRONG = {"scorer": "exact", "value": "something else"}
+def billed(server: Server) -> int:
+    """What the server billed, in nano-dollars."""
+    return sum(one.billed_prompt * PRICES[name][0] + one.billed_output * PRICES[name][1]
+               for name in PRICES for one in server.asked(name))
 
 
 # ---- evidence
@@ -229,10 +77,7 @@ def test_evidence_of_both_sides(bench: Bench, serve: typing.Any, api: str) -> No
     records = server.asked()
     assert len(records) == 6 and all(one.stream for one in records)
     assert {one.api for one in server.asked("spare")} == {api}
-    price = {"main": (2500, 10_000), "spare": (3000, 15_000)}  # nano-dollars a token
-    billed = sum(one.billed_prompt * price[name][0] + one.billed_output * price[name][1]
-                 for name in price for one in server.asked(name))
-    assert report["cost_usd"] == f"{billed / 10**9:.7f}".rstrip("0")
+    assert report["cost_usd"] == f"{billed(server) / 10**9:.7f}".rstrip("0")
 
 
 def test_new_evidence_ends_an_approval_that_still_fits(
@@ -529,12 +374,6 @@ def test_the_cap_holds_at_the_server_and_across_resumes(
         bench: Bench, serve: typing.Any, concurrency: str) -> None:
     server = serve(faults=["ok", "server_error", "ok", "cut", "ok"])
     bench.at(server).write(count=10)
-    price = {"main": (2500, 10_000), "spare": (3000, 15_000)}
-
-    def billed() -> int:
-        return sum(one.billed_prompt * price[name][0] + one.billed_output * price[name][1]
-                   for name in price for one in server.asked(name))
-
     before = bench.card.read_text()
     code, report = bench.run("--max-usd", "0.005", "--concurrency", concurrency)
     assert code == 3 and report["stopped"]["kind"] == "cap"
@@ -542,14 +381,14 @@ def test_the_cap_holds_at_the_server_and_across_resumes(
         concurrency != "1")  # others may still be on their way
     assert bench.card.read_text() == before
     spent = round(float(report["cost_usd"]) * 10**9)
-    assert billed() <= spent <= 5_000_000
+    assert billed(server) <= spent <= 5_000_000
     # With the same cap nothing more than what is left of it is sent.
     code, report = bench.run("--max-usd", "0.005", "--concurrency", concurrency)
-    assert code == 3 and billed() <= float(report["cost_usd"]) * 10**9 <= 5_000_000
+    assert code == 3 and billed(server) <= float(report["cost_usd"]) * 10**9 <= 5_000_000
     done = {(one["id"], one["side"]) for one in bench.lines()}
     code, report = bench.run("--max-usd", "1")
     assert code == 0 and report["failing"] == []
-    assert billed() <= float(report["cost_usd"]) * 10**9
+    assert billed(server) <= float(report["cost_usd"]) * 10**9
     assert len(done) < 20 and len(bench.lines()) == 20  # none was asked again
 
 
@@ -558,244 +397,3 @@ def test_a_cap_below_one_case_sends_nothing(bench: Bench, serve: typing.Any) -> 
     code, report = bench.at(server).run("--max-usd", "0.000000001")
     assert code == 3 and report["stopped"]["left"] == 6 and server.asked() == []
     assert report["cost_usd"] == "0" or float(report["cost_usd"]) == 0
-
-
-# ---- functions
-
-
-def function(bench: Bench, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
-    name = f"asked_{bench.folder.name}".replace("-", "_")
-    (bench.folder / f"{name}.py").write_text(
-        "import asyncio, os, signal\nimport httpx\nSEEN = []\n" + body)
-    monkeypatch.syspath_prepend(str(bench.folder))
-    return f"{name}:ask"
-
-
-PLAIN = """
-def ask(request, route):
-    SEEN.append((request["model"], route["name"]))
-    return "Paris" if route["name"] == "main" else "London"
-"""
-
-
-def test_a_function_is_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, PLAIN)
-    bench.write(row("one", {"scorer": "exact", "value": "Paris"}))
-    code, report = bench.run("--call", name)
-    assert code == 0
-    assert report["sides"]["primary"]["passed"] == 1 and report["sides"]["route"]["failed"] == 1
-    module = sys.modules[name.partition(":")[0]]
-    assert set(module.SEEN) == {("m1", "main"), ("m2", "spare")}
-    # A text tells no usage: what it may have cost at most stays counted.
-    assert [one["billed"] for one in bench.lines()] == [False, False]
-    assert all(one["cost_nusd"] > 1_000_000 for one in bench.lines())
-    assert report["operations"]["first_token_p95_ms"]["measured"] is None
-
-
-@pytest.mark.parametrize("text", ["", " \n", None])
-def test_blanks_are_no_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch,
-                              text: "str | None") -> None:
-    """The engine's own check says so, whatever the fixtures expect."""
-    name = function(bench, monkeypatch, f"""
-def ask(request, route):
-    return {{"choices": [{{"finish_reason": "stop", "message": {{"content": {text!r}}}}}]}}
-""")
-    bench.write(row("one", {"scorer": "regex", "pattern": "^"}))
-    _, report = bench.run("--call", name)
-    assert [one["reasons"] for one in report["failing"]] == [["output check: empty_answer"]] * 2
-    assert [one["result"] for one in report["failing"]] == ["failed"] * 2
-
-
-def test_a_coroutine_function_whose_calls_fail(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, """
-async def ask(request, route):
-    SEEN.append(route["name"])
-    if SEEN.count(route["name"]) == 1:
-        raise httpx.ConnectError("refused")
-    return {"choices": [{"finish_reason": "length", "message": {"content": "Paris"}}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
-""")
-    bench.write(row("one", {"scorer": "exact", "value": "Paris"}))
-    code, report = bench.run("--call", name)
-    assert code == 0 and {tuple(one["reasons"]) for one in report["failing"]} == {
-        ("ended by length",)}
-    assert [one["sends"] for one in bench.lines()] == [2, 2]
-    # What never left cost nothing; the rest by the usage.
-    assert sorted(one["cost_nusd"] for one in bench.lines()) == [45_000, 60_000]
-
-
-def test_a_mistake_in_a_function_is_no_result(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, """
-def ask(request, route):
-    raise KeyError(str(request))
-def judge(answer, row):
-    raise KeyError(answer["text"])
-""")
-    assert bench.write().run("--call", name)[0] == 2
-    assert "--call raised KeyError" in bench.output and "pr0mpt" not in bench.output
-    assert bench.lines() == [] and bench.lines("left") != []
-    judge = name.replace(":ask", ":judge")
-    (bench.folder / "plain.py").write_text(PLAIN.replace("SEEN.append", "len"))
-    bench.write(row("one", {"scorer": judge}))
-    assert bench.run("--call", "plain:ask", "--fresh", "--scorer", judge)[0] == 2
-    assert "raised KeyError for case one" in bench.output and bench.lines() == []
-    assert "contracts" not in bench.now()
-
-
-def test_an_interrupt_lets_paid_answers_come(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, """
-async def ask(request, route):
-    SEEN.append(route["name"])
-    if len(SEEN) == 3:
-        os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(0)
-    return "loopback"
-""")
-    bench.write(count=10)
-    code, report = bench.run("--call", name, "--concurrency", "2")
-    assert code == 3 and report["stopped"]["kind"] == "interrupt"
-    assert 3 <= len(bench.lines()) <= 4 and report["evidence"] is None
-    assert len(bench.lines()) == len(bench.lines("sent"))
-    assert bench.run("--call", name)[0] == 0
-
-
-def test_an_interrupt_ends_the_wait_for_another_send(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, """
-async def ask(request, route):
-    SEEN.append(route["name"])
-    os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(0)
-    raise httpx.ConnectError("refused")
-""")
-    bench.data["backoff"] = {"base_ms": 5000}
-    code, report = bench.write().run("--call", name, "--concurrency", "1")
-    assert code == 3 and report["stopped"]["kind"] == "interrupt"
-    assert len(sys.modules[name.partition(":")[0]].SEEN) == 1
-    assert bench.lines() == [] and bench.lines("left")[0]["cost_nusd"] == 0
-
-
-def test_a_second_interrupt_ends_the_run(
-        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = function(bench, monkeypatch, """
-async def ask(request, route):
-    os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.sleep(0)
-    os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.get_running_loop().create_future()
-""")
-    code, report = bench.write().run("--call", name, "--concurrency", "1")
-    assert code == 3 and report["stopped"]["left"] == 6
-    [left] = bench.lines("left")
-    assert left["cost_nusd"] == bench.lines("sent")[0]["held_nusd"]
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-
-
-# ---- bad input
-
-
-def test_a_twin_needs_no_measuring(bench: Bench) -> None:
-    bench.data["routes"]["spare"] = {**bench.data["routes"]["main"], "account": "b"}
-    bench.data["contracts"] = [{"workflow": "w", "route": "spare", "twin": True}]
-    code, report = bench.write().run()
-    assert (code, report["twin"]) == (0, True) and not bench.results.exists()
-
-
-def without(path: str, value: typing.Any = None) -> "typing.Callable[[Json], None]":
-    """Sets or takes out one value of a card."""
-    *way, last = path.split(".")
-
-    def change(card: Json) -> None:
-        for key in way:
-            card = card.setdefault(key, {})
-        if value is None:
-            card.pop(last)
-        else:
-            card[last] = value
-    return change
-
-
-@pytest.mark.parametrize("change, more, words", [
-    (None, ["--workflow", "x"], "no workflow is called x"),
-    (None, ["--route", "main"], "main is the primary of w"),
-    (None, ["--route", "other"], "w does not use route other"),
-    (without("routes.spare.base_url"), [], "spare has no base_url"),
-    (without("routes.spare.base_url", "http://u:p@127.0.0.1:1/v1"), [], "has a user in it"),
-    (without("routes.spare.key_env", "KEY_NONE"), [], "no key for route spare: set KEY_NONE"),
-    (without("routes.spare.api", "responses"), [], "spare speaks responses"),
-    (without("routes.spare.provider", "gemini"), [], "speaks the API of gemini"),
-    (without("workflows.w.requires", {"quality": {"cases_min": 9}}), [], "cases_min is 9"),
-    (without("workflows.w.requires", {"quality": {"fixtures": "sha256:x"}}), [],
-     "fixtures is sha256:x, and these are sha256:"),
-    (without("routes.spare.price"), ["--max-usd", "1"], "price is missing"),
-    (without("routes.spare.provides"), ["--max-usd", "1", "--route-url", "http://h/v1"],
-     "needs an output limit"),
-    (without("routes.main.provides"), ["--max-usd", "1"], "costs at most is not known"),
-    (None, ["--max-usd", "0"], "USD over 0"), (None, ["--max-usd", "NaN"], "USD over 0"),
-    (None, ["--max-usd", "0.0000000001"], "USD over 0"),
-    (None, ["--days", "0"], ""), (None, ["--concurrency", "0"], ""),
-    (None, ["--scorer", "magic"], "no scorer is called magic"),
-    (None, ["--call", "no_such:f"], "does not load"),
-    (None, ["--out", "/nowhere/r.jsonl"], "No such file"),
-    (None, ["--fixtures", "none.jsonl"], "none.jsonl: No such file"),
-])
-def test_bad_input_asks_nothing(bench: Bench, serve: typing.Any, change: typing.Any,
-                                more: "list[str]", words: str) -> None:
-    server = serve()
-    bench.data["routes"]["other"] = {"provider": "openai", "model": "m"}
-    bench.at(server)
-    if change is not None:
-        change(bench.data)
-        bench.write()
-    code, _ = bench.run(*more)
-    assert code == 2 and words in " ".join(bench.output.replace("│", " ").split())
-    assert server.asked() == [] and not bench.results.exists()
-
-
-def test_routes_without_a_price_can_be_measured(bench: Bench, serve: typing.Any) -> None:
-    for route in bench.data["routes"].values():
-        del route["price"]
-    bench.at(serve())
-    assert bench.run("--max-usd", "1", "--no-price")[0] == 0
-
-
-@pytest.mark.parametrize("request_, words", [
-    ({"response_format": {"type": "json_object"}}, "response_format has no form in messages"),
-    ({"tools": [{"type": "web_search"}]}, "a tool that is no function"),
-    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input_audio"),
-])
-def test_what_the_other_api_cannot_say(bench: Bench, serve: typing.Any, request_: Json,
-                                       words: str) -> None:
-    server = serve()
-    one = row("one", **{"max_tokens": 5, **request_})
-    bench.at(server).write(one)
-    assert bench.run()[0] == 2
-    assert "f.jsonl:1: route spare: " in bench.output and words in bench.output
-    assert server.asked() == []
-
-
-def test_an_image_behind_a_url_has_no_bound(bench: Bench, serve: typing.Any) -> None:
-    one = row("one", messages=[{"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}])
-    bench.at(serve()).write(one)
-    assert bench.run("--max-usd", "1")[0] == 2 and "behind a URL" in bench.output
-    one["request"]["messages"][0]["content"][0]["image_url"]["url"] = (
-        "data:image/png;base64,AA==")
-    assert bench.write(one).run("--max-usd", "1")[0] == 0
-
-
-def test_the_contract_leaves_tools_out(bench: Bench, serve: typing.Any) -> None:
-    """As when the stand-in serves: measured without the tool, it answers in words."""
-    bench.data["contracts"] = [{"workflow": "w", "route": "spare",
-                                "changes": {"drop_tools": ["refund"]}}]
-    server = serve()
-    bench.at(server).write(row("one", {"scorer": "tool_calls", "calls": [
-        {"name": "refund", "arguments": {"order": "one"}}]}, tools=[TOOL]))
-    _, report = bench.run()
-    assert [one["side"] for one in report["failing"]] == ["route"]
-    assert [one.has_tools for one in server.asked("main")] == [True]
-    assert [one.has_tools for one in server.asked("spare")] == [False]
-    assert bench.contract()["changes"] == {"drop_tools": ["refund"]}

@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import time
 import typing
 import urllib.parse
@@ -184,6 +185,22 @@ def http_client(http: typing.Any, connections: int) -> typing.Any:
                             limits=http.Limits(max_connections=connections))
 
 
+def _check_url(route: str, base_url: str) -> None:
+    """TargetError, without the URL in it: that may hold a key."""
+    try:
+        parts = urllib.parse.urlsplit(base_url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        good = good and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise TargetError(f"the base URL of route {route} is none; write "
+                          "https://HOST/PATH")
+    if parts.username is not None:
+        raise TargetError(f"the base URL of route {route} has a user in it; name the key "
+                          "by key_env")
+
+
 class Http:
     """A route asked at its base URL, streamed. client: of the module http, as
     http_client() makes it. Raises TargetError where the card and the environment
@@ -195,14 +212,15 @@ class Http:
         self._http = http
         route = side.route
         self._wire = wire_of(route)
+        _check_url(route["name"], base_url)
         self.url = url_for(base_url, ModelRequest(
             self._wire, _PATHS[self._wire], b"{}", {}), None)
-        if urllib.parse.urlsplit(base_url).username is not None:
-            raise TargetError(f"the base URL of route {route['name']} has a user in it; "
-                              "name the key by key_env")
         self._key_env = route["key_env"]
         if self._key_env and not os.environ.get(self._key_env):
             raise TargetError(f"no key for route {route['name']}: set {self._key_env}")
+        if self._key_env and not re.fullmatch(r"[!-~]+", os.environ[self._key_env]):
+            raise TargetError(f"the value of {self._key_env} is no key: it has blanks or "
+                              "letters outside ASCII in it")
         self._client = client
 
     def body(self, chat: Json) -> Json:

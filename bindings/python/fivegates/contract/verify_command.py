@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import os
 import pathlib
 import sys
 import typing
