@@ -377,8 +377,8 @@ def test_what_promptfoo_means_and_this_cannot(
     ({"tests": [one_test("contains", None)]}, "the value of contains is a text"),
     ({"tests": [one_test("equals", "a")], "prompts": ["file://p.js"]},
      "promptfoo prompt file .js cannot be mapped"),
-    ({"tests": [one_test("equals", "a")], "prompts": ["p.txt"]},
-     "promptfoo prompt file without file:// cannot be mapped"),
+    ({"tests": [one_test("equals", "a")], "prompts": ["p.py"]},
+     "promptfoo prompt file .py cannot be mapped"),
 ])
 def test_a_config_that_cannot_be_used(tmp_path: pathlib.Path, config: Json, words: str) -> None:
     assert words in refused(tmp_path, json.dumps(config), "c.json")
@@ -386,9 +386,14 @@ def test_a_config_that_cannot_be_used(tmp_path: pathlib.Path, config: Json, word
 
 def test_prompts_in_files(tmp_path: pathlib.Path) -> None:
     written(tmp_path, "One {{a}}\n---\nTwo {{a}}\n", "p.txt")
-    config = {"prompts": ["file://p.txt"], "tests": [
+    config = {"$schema": "https://promptfoo.dev/config-schema.json",
+              "prompts": ["p.txt", "file://p.txt", "Name a file.txt {{a}}.txt"], "tests": [
         {"vars": {"a": "x"}, "assert": [{"type": "equals", "value": "x"}]}]}
+    with pytest.raises(FixtureError, match="stands at"):  # the same prompts twice
+        read(tmp_path, json.dumps(config), "c.json")
+    del config["prompts"][0]
     assert [one["request"]["messages"] for one in rows(read(
-        tmp_path, json.dumps(config), "c.json"))] == [asks("One x"), asks("Two x")]
+        tmp_path, json.dumps(config), "c.json"))] == [
+            asks("One x"), asks("Two x"), asks("Name a file.txt x.txt")]
     with pytest.raises(FixtureError, match="none.txt: No such file"):
         read(tmp_path, json.dumps({**config, "prompts": ["file://none.txt"]}), "c.json")

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fivegates
+from fivegates.contract import runs
 from fivegates.contract.fixtures import Case
 from fivegates.contract.measured import evidence_of_run, percentile_95, quality, side_of
 from fivegates.contract.results import Results, ResultsError
@@ -104,7 +105,8 @@ class Target:
 
 
 def once(world: World, path: str, count: int, cap: "int | None", concurrency: int,
-         stop_after: "int | None" = None) -> "tuple[Results, Run]":
+         stop_after: "int | None" = None, policy: fivegates.Policy = POLICY,
+         ) -> "tuple[Results, Run]":
     """One run; stop_after: killed when so many more sends were made."""
     sides = {name: Side(name, POLICY.route(route), PRICE, OUTPUT, lambda tool: False)
              for name, route in (("primary", "a"), ("route", "b"))}
@@ -113,7 +115,7 @@ def once(world: World, path: str, count: int, cap: "int | None", concurrency: in
     async def go() -> "tuple[Results, Run]":
         with contextlib.closing(Results.open(path, IDENTITY)) as results:
             run = Run(cases(count), sides, {name: world.target(name) for name in sides},
-                      fivegates.Engine(POLICY, seed=1), results,
+                      fivegates.Engine(policy, seed=1), results,
                       Cap(cap, results.spent_nusd), concurrency)
             task = asyncio.ensure_future(run.run())
             while not task.done():
@@ -201,7 +203,7 @@ def test_a_side_that_never_answers_is_left_alone_soon(
     world.target = lambda name: Dead(world, name)  # type: ignore[method-assign]
     results, run = once(world, str(tmp_path / "r.jsonl"), 50, None, 3)
     assert run.stopped is not None and run.stopped.kind == "outage"
-    assert max(world.sends.values()) <= SENDS * 3
+    assert max(world.sends.values()) <= SENDS
     assert sum(world.sends.values()) <= 3 * SENDS * 5
 
 
@@ -222,6 +224,30 @@ def test_a_case_that_was_not_given_its_sends_is_put_back(tmp_path: pathlib.Path)
     assert all(one["result"] != "error" for one in results.done.values())
     # Those that were put back needed no second send in their last call.
     assert sum(one["sends"] == 2 for one in results.done.values()) < 60
+
+
+def test_the_bound_of_sends_counts_what_was_put_back(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a bound of two: without retries left each call is one send, and the
+    third would be one too many."""
+    monkeypatch.setattr(runs, "SENDS", 2)
+    policy = fivegates.Policy.loads(measuring_card(
+        CARD, "w", {"primary": "a", "route": "b"}), json=True)
+
+    class Half(Target):
+        async def send(self, attempt: typing.Any, body: Json) -> Reply:
+            key = self.name, body["messages"][0]["content"]
+            if int(key[1]) % 2:
+                self.world.sends[key] = self.world.sends.get(key, 0) + 1
+                raise Refusing
+            return await super().send(attempt, body)
+
+    world = World(1, 0)
+    world.target = lambda name: Half(world, name)  # type: ignore[method-assign]
+    results, run = once(world, str(tmp_path / "r.jsonl"), 100, None, 1, policy=policy)
+    assert max(world.sends.values()) == 2
+    assert any(one["sends"] == 1 and one["result"] == "error"
+               for one in results.done.values())
 
 
 # ---- what was measured

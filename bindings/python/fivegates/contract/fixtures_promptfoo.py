@@ -21,7 +21,7 @@ Rows = typing.Callable[[str], "typing.Iterator[tuple[str, Json]]"]
 Mapped = typing.Tuple[str, typing.Union[Json, Unsupported]]
 
 _MAX_BYTES = 1 << 20  # of a prompt's file
-_CONFIG = ("prompts", "tests", "defaultTest", "providers", "targets", "description",
+_CONFIG = ("$schema", "prompts", "tests", "defaultTest", "providers", "targets", "description",
            "tags", "evaluateOptions", "commandLineOptions", "outputPath", "sharing",
            "metadata", "env")
 _TEST = ("vars", "assert", "description", "metadata")
@@ -30,6 +30,7 @@ _VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*(?:\.\w+)*)\s*-?\}\}")
 _SYNTAX = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _FILES = (".txt", ".json", ".jsonl", ".yaml", ".yml", ".md", ".csv", ".j2", ".js",
           ".mjs", ".cjs", ".ts", ".py")
+_BLANK = re.compile(r"\s")
 _BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)  # prompts in one file
 
 # type: scorer, and what else it says.
@@ -145,10 +146,10 @@ def _prompts(place: str, vars_: Json, config: Json, path: str,
             one = one.get("raw") or one.get("id")
         if not isinstance(one, str) or not one:
             raise _Left("prompt that is no text")
-        if one.startswith("file://"):
+        # A name alone means a file too, where it cannot be words.
+        if one.startswith("file://") or (one.lower().endswith(_FILES)
+                                         and not _BLANK.search(one)):
             out += [_turns(text) for text in _read(_beside(path, one))]
-        elif one.lower().endswith(_FILES):
-            raise _Left("prompt file without file://")
         else:
             out.append(_turns(one))
     if not out:

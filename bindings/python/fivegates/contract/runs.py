@@ -146,6 +146,7 @@ class Run:
             (case, name) for case in cases for name in sides
             if results.done.get((case.id, name), {}).get("result") in (None, "error"))
         self._put_back: "collections.Counter[Key]" = collections.Counter()
+        self._used: "collections.Counter[Key]" = collections.Counter()  # sends before that
 
     async def run(self) -> "Stop | None":
         """Runs until all is done, or something stops it. Raises ScorerBroke, and
@@ -266,7 +267,8 @@ class Run:
             await self._engine.arun(
                 name, send, outcome=True, sleep=self._sleep, clear=lambda decision: None,
                 stream=self._streamed, prompt_tokens=size // _BYTES_PER_TOKEN,
-                max_output_tokens=limit)
+                max_output_tokens=limit,
+                prior={"attempts": self._used[call.key], "tokens": 0, "cost_nusd": 0})
         except _Left:
             return None
         except Refused as refused:
@@ -335,6 +337,7 @@ class Run:
                       f"the last by {decision.kind}")
         if not call.sends or decision.reason in _NOT_ITS_OWN:
             self._put_back[call.key] += 1
+            self._used[call.key] += call.sends
             if self._put_back[call.key] > _PUT_BACK:
                 self.stop("outage", f"{route}: a case could not be sent again: "
                           f"{decision.reason}")
