@@ -81,6 +81,7 @@ static const fg_field BREAKER[] = {
 static const fg_field ADAPT[] = {
     {.name = "limit", .kind = FG_FIELD_BOOL, .offset = AT(adapt_limit)},
     {.name = "pace", .kind = FG_FIELD_BOOL, .offset = AT(adapt_pace)},
+    {.name = "probes", .kind = FG_FIELD_BOOL, .offset = AT(adapt_probes)},
 };
 #undef AT
 
@@ -108,6 +109,7 @@ static void defaults(fg_policy_globals *g) {
   g->br_stall = 1;
   g->adapt_limit = 1;
   g->adapt_pace = 1;
+  g->adapt_probes = 1;
 }
 
 static int section(fg_card *c, const char *key, const cJSON *node, const fg_field *fields, uint32_t count) {

@@ -683,7 +683,8 @@ enum { /* fg_candidate.flags */
   FG_CAND_LARGER = 32,       /* declared limits hold what the failed route could not */
   FG_CAND_OUT = 64,          /* its answer was rejected in this call */
   FG_CAND_PREFILL = 128,     /* can continue a partial answer */
-  FG_CAND_OTHER_MODEL = 256
+  FG_CAND_OTHER_MODEL = 256,
+  FG_CAND_EARLY = 512        /* the primary, its probe due by time: not yet paid for by requests, so a stand-in goes first */
 };
 
 typedef struct fg_candidate { /* one route of the workflow, as seen now */

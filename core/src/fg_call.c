@@ -229,7 +229,7 @@ void fg_call_decide(const fg_engine *e, fg_call_state *s, uint32_t stage, int64_
   uint32_t round, ready = 0;
   if (stage == FG_STAGE_BEGIN) { /* mostly the primary is ready, and nothing else needs a look */
     fg_facts_primary(e, s, t, &b);
-    ready = fg_decide(&b.facts, out) == FG_OK && out->action == FG_ACTION_PROCEED;
+    ready = fg_decide(&b.facts, out) == FG_OK && out->action == FG_ACTION_PROCEED && !(b.facts.candidate[0].flags & FG_CAND_EARLY);
   }
   for (round = 0; round < ROUNDS; round++) {
     if (!ready) {

@@ -86,6 +86,14 @@ static void order_routes(const fg_engine *e, fg_call_state *s, uint64_t key) {
   }
 }
 
+/* One more request that would go to the primary. */
+static void ask_for_primary(const fg_engine *e, const fg_call_state *s, int64_t t) {
+  fg_route_rec *primary = fg_rec_of(e, s, 0, t);
+  if (primary != NULL) {
+    fg_health_asked_for(primary, t);
+  }
+}
+
 static uint64_t affinity_of(const fg_engine *e, const fg_policy_workflow *w, const fg_request *r) {
   if (r->affinity.len != 0) {
     return fg_hash64(e->seed, r->affinity.ptr, r->affinity.len);
@@ -182,6 +190,7 @@ int32_t fg_replay_begin(const fg_engine *e, fg_call *c, const fg_request *reques
   fg_money_step(&fg_policy_routes(e->policy)[w->standin[0].route], s);
   fg_count(&rec->count[FG_WF_CALLS], 1);
   fg_spill_call(rec->spill, t);
+  ask_for_primary(e, s, t);
   fg_call_decide(e, s, FG_STAGE_BEGIN, t, out);
   return FG_OK;
 }
@@ -222,6 +231,7 @@ int32_t fg_call_step(const fg_engine *e, fg_call *c, uint32_t prompt_tokens, uin
   }
   fg_call_fit(e, s, NULL, 0, 0, t);
   fg_money_step(fg_route_of(e, s, 0), s);
+  ask_for_primary(e, s, t);
   fg_call_decide(e, s, FG_STAGE_BEGIN, t, out);
   return FG_OK;
 }

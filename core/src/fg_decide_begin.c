@@ -117,6 +117,23 @@ static void blame(fg_weigh *w) {
   }
 }
 
+/* A probe that requests have not paid for yet is left to a later one, if another route would serve this one now. */
+static bool leave_probe(fg_weigh *w) {
+  uint32_t stand_in;
+  if (!(w->f->candidate[0].flags & FG_CAND_EARLY)) {
+    return false;
+  }
+  verdict_of(w->f, FG_REASON_ROUTE_OPEN, &w->owner);
+  fg_weigh_reject(w, 0, FG_REASON_ROUTE_OPEN);
+  stand_in = fg_weigh_stand_in(w);
+  if (stand_in == 0) {
+    w->d->rejected_count = 0;
+    return false;
+  }
+  fg_weigh_send(w, FG_ACTION_PROCEED, stand_in, FG_REASON_PRIMARY_OUT, FG_REASON_ROUTE_OPEN);
+  return true;
+}
+
 void fg_decide_begin(fg_weigh *w) {
   const fg_facts *f = w->f;
   const fg_candidate *primary = &f->candidate[0];
@@ -131,6 +148,9 @@ void fg_decide_begin(fg_weigh *w) {
   }
   w->base_why = primary_forbidden(f);
   if (w->base_why == FG_REASON_NONE) {
+    if (leave_probe(w)) {
+      return;
+    }
     fg_weigh_send(w, FG_ACTION_PROCEED, 0, FG_REASON_PRIMARY_READY, FG_REASON_NONE);
     return;
   }

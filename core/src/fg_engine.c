@@ -143,7 +143,8 @@ int fg_engine_ask(const fg_engine *e, uint32_t route, int64_t t, fg_health_ask *
   out->region = e->region;
   out->tokens = 0;
   out->ignore_ramp = 0;
-  out->adapt = (e->policy->globals.adapt_limit ? (uint32_t)FG_ADAPT_LIMIT : 0) | (e->policy->globals.adapt_pace ? (uint32_t)FG_ADAPT_PACE : 0);
+  out->adapt = (e->policy->globals.adapt_limit ? (uint32_t)FG_ADAPT_LIMIT : 0) | (e->policy->globals.adapt_pace ? (uint32_t)FG_ADAPT_PACE : 0) |
+               (e->policy->globals.adapt_probes ? (uint32_t)FG_ADAPT_PROBES : 0);
   out->rand = 0;
   out->route = recall(e, route, pr->key);
   if (out->route == NULL) {

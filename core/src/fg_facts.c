@@ -248,6 +248,7 @@ static void candidate(const fg_engine *e, const fg_call_state *s, uint32_t stage
     b->did |= fg_health_settle(&ask, t); /* seen open by its levels: from now on it is */
   }
   c->health = v->health;
+  c->flags |= place == 0 && stage == FG_STAGE_BEGIN && v->early ? FG_CAND_EARLY : 0;
   c->health_wait_ms = v->wait_ms == UINT32_MAX ? 0 : v->wait_ms;
   if (v->health == FG_HEALTH_FULL) {
     c->health_wait_ms = POLL_MS;

@@ -91,6 +91,22 @@ void fg_health_told_to_wait(const fg_health_ask *ask, uint32_t scope, uint32_t w
   fg_word_raise(account ? &ask->account->not_before : &ask->route->not_before, t + wait_ms, t, fg_not_before_bound);
 }
 
+void fg_health_asked_for(fg_route_rec *route, int64_t t) {
+  if (fg_load_relaxed(&route->probes) != 0) {
+    fg_bucket_credit(&route->probes, &fg_probe_budget, t);
+  }
+}
+
+/* A probe that found life makes the next one free; one that failed is paid for, if it can be: it may have been sent unpaid, where nobody else
+ * would serve. */
+static void pay_for_probe(fg_route_rec *route, uint32_t report, int64_t t) {
+  if (report == FG_REPORT_FAIL) {
+    (void)fg_bucket_pay(&route->probes, &fg_probe_budget, FG_PROBE_PRICE, t);
+  } else if (report == FG_REPORT_OK && fg_load_relaxed(&route->probes) != 0) {
+    fg_store(&route->probes, 0);
+  }
+}
+
 uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_outcome *o, int64_t t) {
   if (!ticket->watch.live) {
     return 0;
@@ -109,6 +125,7 @@ uint32_t fg_health_result(const fg_health_ask *ask, fg_ticket *ticket, const fg_
     fg_health_told_to_wait(ask, o->scope, o->hint_ms, t);
   }
   if (ticket->probe[FG_PART_BREAKER]) {
+    pay_for_probe(route, breaker_report(o->what), t);
     uint32_t turn = fg_breaker_report(&route->breaker, ask->breaker, generation, 1, breaker_report(o->what), waits ? o->hint_ms : 0, t);
     did |= turn == FG_TURN_STALE ? FG_DID_STALE : turn == FG_TURN_OPENED ? FG_DID_OPEN : turn == FG_TURN_CLOSED ? FG_DID_CLOSE : 0;
     if (turn == FG_TURN_OPENED) {
@@ -202,6 +219,7 @@ static uint32_t overdue(fg_region *r, const fg_breaker_config *c, const fg_overd
       return 0;
     }
     fg_count(&route->count[FG_ROUTE_OPENED], 1);
+    pay_for_probe(route, FG_REPORT_FAIL, t);
     return FG_DID_OPEN;
   }
   fg_stall_flag(&route->evidence, o->generation);

@@ -19,7 +19,7 @@ typedef struct fg_health_ask { /* one route as one workflow's call sees it */
   fg_quota route_quota, account_quota;
   uint32_t tokens;               /* worst case of the attempt, for tokens per minute */
   uint32_t ignore_ramp;          /* 1: slow start does not refuse (no other route would serve) */
-  uint32_t adapt;                /* FG_ADAPT_*: which learned limits hold */
+  uint32_t adapt;                /* FG_ADAPT_*: what is learned of how much it may be given */
   uint64_t rand;                 /* the call's draw for slow start: the same at peek and at admit */
 } fg_health_ask;
 
@@ -33,6 +33,7 @@ typedef struct fg_health_view {
   uint32_t in_flight, retries;   /* of the route, over all processes */
   uint32_t limit;                /* in-flight limit that holds, the smaller of declared and learned; 0 none */
   uint32_t ramp_ppm;             /* 1,000,000 = takes all traffic */
+  uint32_t early;                /* 1: a probe is due by time, but requests have not paid for it yet */
 } fg_health_view;
 
 /* A pure look: changes nothing, promises nothing. */
@@ -46,7 +47,7 @@ typedef struct fg_ticket {       /* an admitted attempt; 64 bytes, kept in the c
   uint8_t probe[4];              /* FG_PART_*: 1 = holds that word's probe */
   uint8_t zero[12];
 } fg_ticket;
-enum { FG_ADAPT_LIMIT = 1, FG_ADAPT_PACE = 2 };
+enum { FG_ADAPT_LIMIT = 1, FG_ADAPT_PACE = 2, FG_ADAPT_PROBES = 4 };
 enum { FG_PART_BREAKER = 0, FG_PART_LATCH = 1, FG_PART_AUTH = 2, FG_PART_QUOTA = 3 };
 _Static_assert(sizeof(fg_ticket) == 64, "a ticket is 64 bytes");
 
@@ -57,6 +58,8 @@ typedef struct fg_admit {        /* what is about to be sent */
 
 /* Admission: limits, latches, breaker; on a refusal everything taken is given back. Returns 1 and the ticket, or 0 and why. */
 int fg_health_admit(const fg_health_ask *ask, const fg_admit *how, int64_t t, fg_ticket *out, fg_health_view *why);
+/* A request that would go to this route was seen: it pays towards the next probe of a route whose last probe failed. */
+void fg_health_asked_for(fg_route_rec *route, int64_t t);
 /* Completes what the levels of the route's words demand: opens a breaker nobody stored as open yet. Returns FG_DID_OPEN or 0. Whoever
  * looks and sees it open calls this, so that the open time runs and ends. */
 uint32_t fg_health_settle(const fg_health_ask *ask, int64_t t);

@@ -106,6 +106,7 @@ uint32_t fg_health_proved(const fg_health_ask *ask, fg_ticket *ticket, uint32_t 
     return 0;
   }
   ticket->probe[FG_PART_BREAKER] = 0;
+  fg_store(&ask->route->probes, 0); /* life: the next one is free */
   return fg_breaker_report(&ask->route->breaker, ask->breaker, ticket->generation[FG_PART_BREAKER], 1, FG_REPORT_OK, 0, t) == FG_TURN_CLOSED ? FG_DID_CLOSE : 0;
 }
 

@@ -172,6 +172,7 @@ fg_health_view fg_health_look(const fg_health_ask *ask, int whole, int64_t t, fg
     against(&v, b.state == FG_BREAKER_OPEN && b.why == FG_WHY_STALL ? FG_HEALTH_STALLED : FG_HEALTH_OPEN, b.wait_ms);
   } else if (b.state != FG_BREAKER_CLOSED) {
     may_probe(&v);
+    v.early = ask->adapt & FG_ADAPT_PROBES && fg_bucket_balance(&route->probes, &fg_probe_budget, t) < FG_PROBE_PRICE;
   }
   if (levels->not_before > t) {
     against(&v, FG_HEALTH_NOT_BEFORE, fg_clamp32(levels->not_before - t));

@@ -8,6 +8,10 @@
 
 static const int64_t fg_not_before_bound = INT64_C(30) * FG_DAY_MS; /* a t further ahead is nonsense */
 static const int64_t fg_hint_bound = INT64_C(60) * FG_DAY_MS;
+/* What a failed probe of an open primary costs, beyond the first two: fifty requests, a quarter of an hour, or some of both. By time alone a probe
+ * would be every second request of one who sends few. */
+enum { FG_PROBE_PRICE = 1000 };
+static const fg_bucket_config fg_probe_budget = {.credit_milli = 20, .cap_milli = 2 * FG_PROBE_PRICE, .start_milli = 2 * FG_PROBE_PRICE, .trickle_milli = 67};
 static const int fg_latch_parts[3] = {FG_PART_AUTH, FG_PART_QUOTA, FG_PART_LATCH};
 
 /* Latches: the breaker's word under their own times. The lease is the breaker's. */

@@ -24,7 +24,7 @@ typedef struct fg_policy_globals {
   int64_t spend_per_day_nusd; /* -1 = no limit */
   uint32_t br_consecutive, br_window_ms, br_min_calls, br_failure_ppm, br_open_ms, br_open_max_ms, br_jitter_ppm, br_probes, br_lease_ms,
       br_successes, br_stall;
-  uint32_t adapt_limit, adapt_pace; /* 1: learned limits hold */
+  uint32_t adapt_limit, adapt_pace, adapt_probes; /* 1: learned limits hold; probes are paid for by requests */
   uint32_t lint_count, lint_off; /* fg_policy_lint_entry[] */
 } fg_policy_globals;
 

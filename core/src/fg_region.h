@@ -42,7 +42,8 @@ typedef struct fg_route_rec { /* 2,048 bytes + a gauge word for each process slo
   fg_word limit, crowd;       /* fg_limit.h */
   fg_word pace, pace_seen, pace_tat; /* fg_pace.h; fg_gcra.h */
   fg_word learned;            /* t of the latest first token learned where that is done sparingly */
-  fg_word spare[10];
+  fg_word probes;             /* fg_bucket.h: what pays for probes; 0 = full, as it is until one was made */
+  fg_word spare[9];
   fg_word count[FG_ROUTE_COUNTS];
   fg_learn learn[FG_LEARN_KINDS]; /* fg_sketch.h */
   fg_word gauge[];            /* fg_gauge.h; one a process slot */

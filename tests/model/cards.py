@@ -240,7 +240,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
     breaker = {"consecutive": 5, "window_ms": 60_000, "min_calls": 8, "failure_ppm": 500_000, "open_ms": 10_000, "open_max_ms": 20_000, "probes": 1,
                "probe_lease_ms": 30_000, "successes": 2}
     # Learned limits are not the model's: what it knows of a route are failures, not speed. They have tests of their own.
-    card: dict[str, Any] = {"version": 1, "adapt": {"limit": False, "pace": False}, "routes": routes, "workflows": {"w": workflow}}
+    card: dict[str, Any] = {"version": 1, "adapt": {"limit": False, "pace": False, "probes": False}, "routes": routes, "workflows": {"w": workflow}}
     if rng.random() < 0.6:
         given = {"consecutive": rng.choice((1, 2, 3))}
         if rng.random() < 0.3:

@@ -167,7 +167,8 @@ if not pcall(ffi.typeof, "fg_decision") then
           uint32_t text; uint32_t user_may_retry; uint32_t hint_status, hint_should_retry, hint_retry_after_ms;
           uint32_t label; uint32_t requested; uint32_t rejected_count, rejected[16]; } fg_decision;
         enum { FG_CAND_PRIMARY=1, FG_CAND_LADDER=2, FG_CAND_IN_SCOPE=4, FG_CAND_OTHER_BUDGET=8,
-          FG_CAND_OTHER_VENDOR=16, FG_CAND_LARGER=32, FG_CAND_OUT=64, FG_CAND_PREFILL=128, FG_CAND_OTHER_MODEL=256 };
+          FG_CAND_OTHER_VENDOR=16, FG_CAND_LARGER=32, FG_CAND_OUT=64, FG_CAND_PREFILL=128, FG_CAND_OTHER_MODEL=256,
+          FG_CAND_EARLY=512 };
         typedef struct fg_candidate { uint32_t route, flags; uint32_t barred; uint32_t health, health_wait_ms;
           uint32_t sends_left; uint32_t estimate_ms; uint32_t first_token_ms; uint32_t tokens; uint32_t drop_ppm;
           uint32_t bucket; uint32_t change, max_tokens; int64_t extra_nusd; } fg_candidate;

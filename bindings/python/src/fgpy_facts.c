@@ -70,6 +70,7 @@ static const own_word candidate_words[] = {
     {"out", FG_CAND_OUT},
     {"prefill", FG_CAND_PREFILL},
     {"other_model", FG_CAND_OTHER_MODEL},
+    {"early", FG_CAND_EARLY},
     {NULL, 0}};
 static const own_word failure_words[] = {
     {"overload", FG_FAIL_OVERLOAD},
