@@ -25,6 +25,17 @@ static const fg_field CONTRACT[] = {
     {.name = "changes", .kind = FG_FIELD_NODE, .flags = FG_OBJECT, .offset = AT(changes)},
 };
 #undef AT
+
+/* Every route has the first two: evidence without them would fit none. */
+static int read_model(fg_card *c, const cJSON *node, void *out) {
+  static const fg_field MODEL[] = {
+      {.name = "provider", .kind = FG_FIELD_TEXT, .flags = FG_MUST, .offset = (uint32_t)offsetof(fg_card_model, provider), .max = 64},
+      {.name = "model", .kind = FG_FIELD_TEXT, .flags = FG_MUST, .offset = (uint32_t)offsetof(fg_card_model, model), .max = 256},
+      {.name = "version", .kind = FG_FIELD_TEXT, .offset = (uint32_t)offsetof(fg_card_model, version), .max = 64},
+  };
+  return FG_READ(c, node, MODEL, out, NULL);
+}
+
 #define AT(field) (uint32_t)offsetof(fg_card_contract, field)
 enum { EVIDENCE_CASES = 1, EVIDENCE_PASSED, EVIDENCE_SCORE, EVIDENCE_PRIMARY };
 static const fg_field EVIDENCE[] = {
@@ -35,6 +46,8 @@ static const fg_field EVIDENCE[] = {
     {.name = "primary_score_ppm", .kind = FG_FIELD_INT, .offset = AT(primary_score_ppm), .min = 0, .max = 1000000},
     {.name = "measured_at", .kind = FG_FIELD_DATE, .offset = AT(measured_ms)},
     {.name = "expires_at", .kind = FG_FIELD_DATE, .offset = AT(expires_ms)},
+    {.name = "route", .kind = FG_FIELD_CALL, .offset = AT(route_model), .read = read_model},
+    {.name = "primary", .kind = FG_FIELD_CALL, .offset = AT(primary_model), .read = read_model},
 };
 #undef AT
 
@@ -243,6 +256,15 @@ static const char *missing_evidence(const fg_card_contract *k) {
                                         : NULL;
 }
 
+/* What was measured, if the evidence says it, and is no longer what the card names. Texts are interned: the same is at the same place. */
+static int is_another(const fg_card_model *m, const fg_policy_route *r) {
+  return m->provider.len > 0 && (m->provider.off != r->provider.off || m->model.off != r->model.off || m->version.off != r->version.off);
+}
+
+static const char *old_evidence(const fg_card_contract *k, const fg_policy_route *r, const fg_policy_route *primary) {
+  return is_another(&k->route_model, r) ? "evidence.route" : is_another(&k->primary_model, primary) ? "evidence.primary" : NULL;
+}
+
 static const char *poor_evidence(fg_card *c, const fg_card_contract *k, const fg_card_workflow *extra, const fg_sections *requires, uint32_t drop_ppm) {
   const cJSON *fixtures = requires->value[FG_KEY_QUALITY_FIXTURES];
   if (k->twin && !k->has_score) {
@@ -261,7 +283,7 @@ static const char *poor_evidence(fg_card *c, const fg_card_contract *k, const fg
 }
 
 static int judge(fg_card *c, fg_policy_standin *s, const fg_card_workflow *extra, const fg_card_contract *k, const fg_sections *requires,
-                 const fg_sections *provides, const fg_policy_route *r) {
+                 const fg_sections *provides, const fg_policy_route *r, const fg_policy_route *primary) {
   if (k == NULL) {
     return bar(c, s, FG_REASON_NOT_APPROVED, NULL);
   }
@@ -270,8 +292,8 @@ static int judge(fg_card *c, fg_policy_standin *s, const fg_card_workflow *extra
   s->measured_unix_ms = k->measured_ms >= 0 ? k->measured_ms : 0;
   s->expires_unix_ms = k->expires_ms >= 0 ? k->expires_ms : 0;
   s->score_ppm = k->has_score || !k->twin ? k->score_ppm : 1000000;
-  uint32_t primary = k->has_primary_score ? k->primary_score_ppm : 1000000; /* not stated: the worst drop */
-  s->drop_ppm = fg_sub32(primary, s->score_ppm);
+  uint32_t best = k->has_primary_score ? k->primary_score_ppm : 1000000; /* not stated: the worst drop */
+  s->drop_ppm = fg_sub32(best, s->score_ppm);
   s->drop_tools_off = k->drop_tools_off;
   s->drop_tools_count = k->drop_tools_count;
   s->drop_tools_all = k->drop_tools_all;
@@ -285,6 +307,10 @@ static int judge(fg_card *c, fg_policy_standin *s, const fg_card_workflow *extra
   const char *why = missing_evidence(k);
   if (why != NULL) {
     return bar(c, s, FG_REASON_MISSING_EVIDENCE, why);
+  }
+  why = old_evidence(k, r, primary); /* before the scores: another model's say nothing */
+  if (why != NULL) {
+    return bar(c, s, FG_REASON_CONTRACT_STALE, why);
   }
   why = poor_evidence(c, k, extra, requires, s->drop_ppm);
   if (why != NULL) {
@@ -324,7 +350,7 @@ static int judge_workflow(fg_card *c, uint32_t index) {
     s->other_vendor_after_refusal = cJSON_IsTrue(grant) && !cJSON_IsFalse(provides.value[FG_KEY_SAFETY_OTHER_VENDOR]);
     s->other_budget = r.quota_owner_key != 0 && primary.quota_owner_key != 0 && r.quota_owner_key != primary.quota_owner_key;
     const fg_card_contract *k = extra->contract[i] != 0 ? &c->contract[extra->contract[i] - 1] : NULL;
-    if (!judge(c, s, extra, k, &requires, &provides, &r)) {
+    if (!judge(c, s, extra, k, &requires, &provides, &r, &primary)) {
       return 0;
     }
     if (s->twin && !(r.features_known & FG_FEATURE_PREFILL)) {

@@ -22,6 +22,8 @@ typedef struct fg_lint { /* a warning until the block takes it */
 
 typedef struct fg_card_price { int64_t input, cached, output; } fg_card_price; /* nano-dollars per million tokens; FG_PRICE_UNKNOWN */
 
+typedef struct fg_card_model { fg_pstr provider, model, version; } fg_card_model; /* what was measured; no provider: not given */
+
 typedef struct fg_card_contract { /* a contract between its reading and the verdict */
   const cJSON *node;
   fg_pstr fingerprint, approved_by, fixtures;
@@ -29,6 +31,7 @@ typedef struct fg_card_contract { /* a contract between its reading and the verd
   uint32_t workflow, standin, twin, has_cases, has_passed, has_score, has_primary_score;
   uint32_t cases, passed, score_ppm, primary_score_ppm;
   int64_t measured_ms, expires_ms; /* -1 = not given */
+  fg_card_model route_model, primary_model;
   fg_card_price price;             /* as approved; input FG_PRICE_UNKNOWN: the approval states none */
   uint32_t drop_tools_off, drop_tools_count, drop_tools_all;
 } fg_card_contract;

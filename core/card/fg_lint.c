@@ -117,14 +117,35 @@ static int lint_times(fg_card *c, const view *v) {
 
 /* ------------------------------------------------------------------- routes */
 
+static int section_is(const fg_card *c, const fg_policy_standin *s, const char *name) {
+  return fg_eq(fg_block_at(&c->block, s->section.off), s->section.len, name, (uint32_t)strlen(name));
+}
+
+/* The evidence is of another model than the route's: the first part that differs. */
+static int lint_measured(fg_card *c, const view *v, uint32_t i, const fg_card_model *m, uint32_t route) {
+  static const char *const PARTS[] = {"provider", "model", "version"};
+  const fg_policy_route r = route_at(c, route);
+  const fg_pstr was[] = {m->provider, m->model, m->version}, now[] = {r.provider, r.model, r.version};
+  uint32_t n = was[0].off != now[0].off ? 0 : was[1].off != now[1].off ? 1 : 2;
+  return AT_CONTRACT(c, v, i, "evidence", quote_route(c, route), " was measured with ", PARTS[n], " ", was[n].len > 0 ? quote_text(c, was[n]) : "not stated", ", now ",
+                     now[n].len > 0 ? quote_text(c, now[n]) : "not stated", ": stale; run the fixtures again");
+}
+
 static int lint_stale(fg_card *c, const view *v, uint32_t i) {
   const fg_policy_standin *s = &v->w.standin[i];
+  const fg_card_contract *k = &c->contract[v->extra->contract[i] - 1];
   const fg_policy_route r = route_at(c, s->route);
   int64_t was = 0, now = 0;
-  if (!fg_eq(fg_block_at(&c->block, s->section.off), s->section.len, "price", 5)) {
+  if (section_is(c, s, "evidence.route")) {
+    return lint_measured(c, v, i, &k->route_model, s->route);
+  }
+  if (section_is(c, s, "evidence.primary")) {
+    return lint_measured(c, v, i, &k->primary_model, v->w.standin[0].route);
+  }
+  if (!section_is(c, s, "price")) {
     return AT_CONTRACT(c, v, i, "fingerprint", "the card changed since the approval: stale; check again and approve ", quote_text(c, s->fingerprint));
   }
-  const char *part = fg_card_price_changed(&c->contract[v->extra->contract[i] - 1].price, &r, &was, &now);
+  const char *part = fg_card_price_changed(&k->price, &r, &was, &now);
   if (now == FG_PRICE_UNKNOWN) {
     return AT_CONTRACT(c, v, i, "price", "a price was approved, and ", quote_route(c, s->route), " states none now: stale; give the route its price");
   }

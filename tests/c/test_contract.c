@@ -5,7 +5,8 @@
 #include "fg_card_number.h"
 #include "fg_contract.h"
 
-#define EVIDENCE "'evidence': {'cases': 100, 'passed': 99, 'score_ppm': 970000, 'primary_score_ppm': 990000, 'measured_at': '2026-11-01T00:00:00Z', 'expires_at': '2027-02-01T00:00:00Z'}"
+#define MEASURED "'cases': 100, 'passed': 99, 'score_ppm': 970000, 'primary_score_ppm': 990000, 'measured_at': '2026-11-01T00:00:00Z', 'expires_at': '2027-02-01T00:00:00Z'"
+#define EVIDENCE "'evidence': {" MEASURED "}"
 #define CARD "{'version': 1, 'routes': {'a': {'provider': 'p', 'model': 'm', 'account': 'x', %s 'provides': {%s}}, 'b': {'provider': '%s', 'model': 'm', 'account': 'y', %s 'provides': {%s}}}," \
              "'workflows': {'w': {'routes': ['a', 'b'], 'requires': {%s}}}, 'contracts': [{'workflow': 'w', 'route': 'b', 'fingerprint': 'auto', %s}]}"
 
@@ -141,6 +142,12 @@ static void first_fault(void) {
       {"'data': {'training': false}", "'fingerprint': 'sha256:0', 'price': 'free'", FG_REASON_CONTRACT_SECTION_FAILS, "data.training"},
       {"", "'fingerprint': 'sha256:0', 'price': 'free'", FG_REASON_MISSING_EVIDENCE, "evidence.cases"},
       {"'quality': {'cases_min': 101}", "'fingerprint': 'sha256:0', 'price': 'free', " EVIDENCE, FG_REASON_CONTRACT_SECTION_FAILS, "quality.cases_min"},
+      {"", "'fingerprint': 'sha256:0', 'price': 'free', 'evidence': {'cases': 1, 'route': {'provider': 'q', 'model': 'x'}}", FG_REASON_MISSING_EVIDENCE, "evidence.passed"},
+      {"'quality': {'cases_min': 101}", "'fingerprint': 'sha256:0', 'price': 'free', 'evidence': {'route': {'provider': 'q', 'model': 'x'}, " MEASURED "}",
+       FG_REASON_CONTRACT_STALE, "evidence.route"},
+      {"'quality': {'cases_min': 101}", "'fingerprint': 'sha256:0', 'price': 'free', 'evidence': {'primary': {'provider': 'p', 'model': 'x'}, " MEASURED "}",
+       FG_REASON_CONTRACT_STALE, "evidence.primary"},
+      {"", "'evidence': {'route': {'provider': 'q', 'model': 'x'}, " MEASURED "}", FG_REASON_NOT_APPROVED, "fingerprint"},
       {"", "'fingerprint': 'sha256:0', 'price': 'free', " EVIDENCE, FG_REASON_CONTRACT_STALE, "fingerprint"},
       {"", "'price': 'free', " EVIDENCE, FG_REASON_NOT_APPROVED, "fingerprint"}};
   for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -201,6 +208,33 @@ static void evidence(void) {
   p = make((parts){.provides = "'economics': {'quota_owner': 'a'}"}); /* undeclared at the primary: not known to differ */
   FG_CHECK(stand_in(p)->other_budget == 0 && stand_in(p)->other_vendor_after_refusal == 0);
   card_drop(p);
+}
+
+/* What was measured against what the card names, for the route and for the primary: every pair of a small world. In it a text of one key is
+ * also the text of another. */
+static void measured_models(void) {
+  static const char *const MODELS[] = {
+      "'provider': 'p', 'model': 'p'", "'provider': 'p', 'model': 'p', 'version': 'p'", "'provider': 'p', 'model': 'p', 'version': 'q'",
+      "'provider': 'p', 'model': 'q'", "'provider': 'p', 'model': 'q', 'version': 'p'", "'provider': 'p', 'model': 'q', 'version': 'q'",
+      "'provider': 'q', 'model': 'p'", "'provider': 'q', 'model': 'p', 'version': 'p'", "'provider': 'q', 'model': 'p', 'version': 'q'",
+      "'provider': 'q', 'model': 'q'", "'provider': 'q', 'model': 'q', 'version': 'p'", "'provider': 'q', 'model': 'q', 'version': 'q'"};
+  static const char *const OTHER = "'provider': 'z', 'model': 'z'", *const KEYS[] = {"route", "primary"}, *const SECTIONS[] = {"evidence.route", "evidence.primary"};
+  enum { ALL = FG_ARRAY_LEN(MODELS) };
+  for (uint32_t i = 0; i < 2 * ALL * ALL; i++) {
+    uint32_t key = i % 2, now = i / 2 % ALL, was = i / 2 / ALL;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{'version': 1, 'routes': {'a': {%s, 'account': 'x'}, 'b': {%s, 'account': 'y'}}, 'workflows': {'w': {'routes': ['a', 'b']}},"
+             "'contracts': [{'workflow': 'w', 'route': 'b', 'fingerprint': 'auto', 'evidence': {'%s': {%s}, " MEASURED "}}]}",
+             key == 0 ? OTHER : MODELS[now], key == 0 ? MODELS[now] : OTHER, KEYS[key], MODELS[was]);
+    fg_policy *p = card_must(text, FG_CARD_AUTO_FINGERPRINT);
+    const fg_policy_standin *s = stand_in(p);
+    if (!FG_EQ(s->barred, was == now ? 0 : FG_REASON_CONTRACT_STALE) ||
+        !FG_EQ_BYTES((const char *)p + s->section.off, s->section.len, was == now ? "" : SECTIONS[key])) {
+      printf("  %s\n", text);
+    }
+    card_drop(p);
+  }
 }
 
 /* --------------------------------------------------------------- fingerprint */
@@ -440,6 +474,12 @@ static void twins(void) {
   p = make((parts){.provider = "p", .requires = "'data': {'training': false}", .primary = "'data': {'training': false}", .contract = "'twin': true"});
   FG_EQ(stand_in(p)->barred, FG_REASON_CONTRACT_SECTION_FAILS);
   card_drop(p);
+  p = make((parts){.provider = "p", .contract = "'twin': true, 'evidence': {'route': {'provider': 'p', 'model': 'm'}, 'primary': {'provider': 'p', 'model': 'm'}}"});
+  FG_EQ(stand_in(p)->barred, 0);
+  card_drop(p);
+  p = make((parts){.provider = "p", .contract = "'twin': true, 'evidence': {'primary': {'provider': 'p', 'model': 'x'}}"}); /* what is said binds a twin, too */
+  FG_EQ(stand_in(p)->barred, FG_REASON_CONTRACT_STALE);
+  card_drop(p);
   p = make((parts){.provider = "p", .contract = "'twin': true, 'evidence': {'cases': 3}"}); /* half an evidence is not one */
   FG_EQ(stand_in(p)->barred, FG_REASON_MISSING_EVIDENCE);
   card_drop(p);
@@ -476,6 +516,7 @@ int main(void) {
   approved_prices();
   first_fault();
   evidence();
+  measured_models();
   fingerprints();
   ladder_floor();
   dates();

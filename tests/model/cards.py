@@ -95,7 +95,8 @@ def fingerprint(requires: dict[str, Any], provides: dict[str, Any], route: dict[
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def _contract(workflow: str, name: str, how: str, requires: dict[str, Any], route: dict[str, Any], drop: int) -> dict[str, Any] | None:
+def _contract(workflow: str, name: str, how: str, requires: dict[str, Any], route: dict[str, Any], primary: dict[str, Any],
+              drop: int) -> dict[str, Any] | None:
     if how == "missing":
         return None
     mark = fingerprint(requires, route.get("provides", {}), route)
@@ -103,11 +104,14 @@ def _contract(workflow: str, name: str, how: str, requires: dict[str, Any], rout
         mark = "sha256:" + "0" * 64
     until = "2026-11-15T00:00:00Z" if how == "expired" else "2027-02-01T00:00:00Z"
     since = "2026-12-15T00:00:00Z" if how == "future" else "2026-11-01T00:00:00Z"
-    made = {
+    made: dict[str, Any] = {
         "workflow": workflow, "route": name, "fingerprint": mark, "approved_by": "ops@example.com",
         "evidence": {"fixtures": "sha256:" + "1" * 64, "cases": 100, "passed": 99, "score_ppm": 990_000 - drop, "primary_score_ppm": 990_000,
                      "measured_at": since, "expires_at": until},
     }
+    if drop or how in ("remeasured", "rebased"):  # what was measured is named; where it is another, no signature helps
+        for key, named, other in (("route", route, "remeasured"), ("primary", primary, "rebased")):
+            made["evidence"][key] = {"provider": named["provider"], "model": "another" if how == other else named["model"]}
     price = route.get("price")
     if how == "dearer":  # than what was approved; a route without a price is not the approved one either
         made["price"] = {"input": 1, "output": 2}
@@ -147,7 +151,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         if rng.random() < 0.2:
             spec.room = 1
             route["quota"] = {"in_flight": 1}
-        how = rng.choice(("ok", "ok", "ok", "ok", "ok", "missing", "stale", "expired", "unfit", "dearer", "future")) if i else "ok"
+        how = rng.choice(("ok", "ok", "ok", "ok", "ok", "missing", "stale", "expired", "unfit", "dearer", "future", "remeasured", "rebased")) if i else "ok"
         # For the primary only declared limits bind; of a stand-in, unknown is not provided.
         if (i and how != "unfit") or (not i and rng.random() < 0.3):
             spec.context = rng.choice((4_000, 200_000)) if how != "unfit" else None
@@ -167,7 +171,7 @@ def make(rng: Random) -> tuple[dict[str, Any], Spec]:
         specs[name] = spec
         if i:
             drop = rng.choice((0, 10_000, 50_000))
-            made = _contract("w", name, how, requires, route, drop)
+            made = _contract("w", name, how, requires, route, routes["main"], drop)
             if made:
                 contracts.append(made)
             standins.append(Standin(name, how == "ok", drop, 990_000 - drop, name == "small"))

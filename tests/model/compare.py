@@ -150,7 +150,7 @@ def brief(card: dict[str, Any]) -> dict[str, Any]:
     for route in small["routes"].values():
         for key in ("base_url", "model"):
             route.pop(key, None)
-    small["contracts"] = [f"{c['route']}: {c['evidence']['expires_at'][:7]} {c['fingerprint'][7:11]} {c['evidence']['score_ppm']} {c.get('price')}" for c in card.get("contracts", ())]
+    small["contracts"] = [f"{c['route']}: {c['evidence']['expires_at'][:7]} {c['fingerprint'][7:11]} {c['evidence']['score_ppm']} {c.get('price')} {[c['evidence'][k]['model'] for k in ('route', 'primary') if k in c['evidence']]}" for c in card.get("contracts", ())]
     return small
 
 
