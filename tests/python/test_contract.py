@@ -97,6 +97,11 @@ PRICES = st.sampled_from([None, "free", {"input": 1, "output": 2},
                           {"input": 1, "output": 2, "cached_input": 0.000000001}])
 
 
+MODELS = [{"provider": "p", "model": "m"}, {"provider": "p", "model": "m", "version": "2"},
+          {"provider": "p", "model": "m", "version": "3"}, {"provider": "p", "model": "n"},
+          {"provider": "q", "model": "m"}]
+
+
 def holds(how: str, wanted: typing.Any, has: typing.Any) -> bool:
     """As card.md says it."""
     if how == "can":
@@ -141,7 +146,7 @@ def worlds(draw: typing.Any) -> "tuple[Json, set[str], bool]":
     bad = {key for key, value in requires.items()
            if not holds(KEYS[key][0], value, provides.get(key))
            and not (twin and key.split(".")[0] in own)}
-    price, was, most = draw(PRICES), draw(PRICES), draw(st.sampled_from([None, 1, 2, 5]))
+    price, paid, most = draw(PRICES), draw(PRICES), draw(st.sampled_from([None, 1, 2, 5]))
     needs = nested(requires)
     if most is not None:
         needs.setdefault("economics", {})["price_max"] = {"output": most}
@@ -149,6 +154,15 @@ def worlds(draw: typing.Any) -> "tuple[Json, set[str], bool]":
             bad.add("economics.price_max")
     evidence = draw(st.one_of(st.just(EVIDENCE), st.fixed_dictionaries(
         {}, optional={key: st.just(value) for key, value in EVIDENCE.items()})))
+    now = {"a": draw(st.sampled_from(MODELS)), "b": draw(st.sampled_from(MODELS))}
+    if twin:
+        now["b"] = now["a"]
+    for key, name in (("route", "b"), ("primary", "a")):
+        was = draw(st.sampled_from([None, None, now[name], now[name], *MODELS]))
+        if was is not None:
+            evidence = {**evidence, key: was}
+            if was != now[name]:
+                bad.add(f"evidence.{key}")
     quality = draw(st.fixed_dictionaries({}, optional={
         "cases_min": st.sampled_from([1, 12, 13]),
         "min_score_ppm": st.sampled_from([980000, 980001]),
@@ -168,12 +182,11 @@ def worlds(draw: typing.Any) -> "tuple[Json, set[str], bool]":
             ("max_drop_ppm", best - score > quality.get("max_drop_ppm", 10**6)),
             ("fixtures", evidence.get("fixtures") != quality.get(
                 "fixtures", evidence.get("fixtures")))) if fails}
-    route: Json = {"provider": "p", "model": "m", "account": "b",
-                   "provides": nested(provides), "price": price}
+    route: Json = {**now["b"], "account": "b", "provides": nested(provides), "price": price}
     made: Json = {"workflow": "w", "route": "b", "evidence": evidence, "twin": twin,
                   "fingerprint": draw(st.sampled_from(["now", "now", None, "old"])),
-                  "price": was if draw(st.booleans()) else price}
-    data = {"version": 1, "routes": {"a": {"provider": "p", "model": "m"}, "b": {
+                  "price": paid if draw(st.booleans()) else price}
+    data = {"version": 1, "routes": {"a": now["a"], "b": {
         key: value for key, value in route.items() if value is not None}},
         "workflows": {"w": {"routes": ["a", "b"], "requires": needs, "budget": {
             "per_class": {"server": 0}}}},
@@ -220,10 +233,14 @@ def test_the_verdict_is_the_engines(world: "tuple[Json, set[str], bool]",
     assert one.reason == engine
     contract = data["contracts"][0]
     if dates.barred_by_dates(contract, now) and not any(
-            key.startswith("evidence.") for key in bad):
+            key.removeprefix("evidence.") in EVIDENCE for key in bad):
         bad = bad | {"evidence.measured_at" if day == "2026-11-29"
                      else "evidence.expires_at"}
     assert {found.key for found in one.findings} == bad
+    for found in one.findings:
+        if found.key in ("evidence.route", "evidence.primary"):
+            assert found.state == "stale"
+            assert found.provided == contract["evidence"][found.key.partition(".")[2]]
     assert one.approved == (not bad and "fingerprint" in contract)
     for check in one.checks:
         assert (check.state == "passed") == (not check.findings)
@@ -428,6 +445,45 @@ def test_what_makes_it_stale(card: pathlib.Path, old: str, new: str, key: str,
     if key == "fingerprint":
         assert "--evidence-holds" in err
         assert approved(card, "--evidence-holds")[0] == 0
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("old, new, key, now", [
+    ("model: gpt-4o-mini", "model: gpt-5-mini", "route", "azure-openai gpt-5-mini"),
+    ("model: gpt-4o-mini", "model: gpt-4o-mini\n    version: '2'", "route",
+     "azure-openai gpt-4o-mini 2"),
+    ("provider: azure-openai", "provider: openai", "route", "openai gpt-4o-mini"),
+    ("model: gpt-4o,", "model: gpt-4.1,", "primary", "openai gpt-4.1"),
+    ("routes: [main, spare]", "routes: [third, spare]", "primary", "openai gpt-4.1")])
+def test_no_signature_for_another_model(card: pathlib.Path, old: str, new: str, key: str,
+                                        now: str, signed: bool) -> None:
+    """What changes between the measuring and the signature, or after it, and is not
+    what was measured: no approval, whatever is said of the evidence."""
+    measured = {"route": {"provider": "azure-openai", "model": "gpt-4o-mini"},
+                "primary": {"model": "gpt-4o", "provider": "openai"}}
+    broken(card, json.dumps(EVIDENCE), json.dumps({**EVIDENCE, **measured}))
+    if signed:
+        assert approved(card)[0] == 0
+    before = card.read_text()
+    broken(card, old, new)
+    text = card.read_text()
+    then = " ".join(measured[key][part] for part in ("provider", "model"))
+    code, out, _ = cli("contract", "show", card, *PAIR, "--now", NOW)
+    assert code == 1 and any(line.rstrip().endswith(
+        f"evidence.{key}: measured {then}, now {now}") for line in out.splitlines())
+    assert f"evidence.{key}: measure again: fivegates contract verify {card}" in out
+    one, = shown(card, *PAIR)["stand_ins"]
+    assert one["reason"] == ("contract_stale" if signed else "not_approved")
+    assert {check["section"]: check["state"] for check in one["checks"]}[
+        "quality"] == "stale"
+    for args in ((), ("--evidence-holds",)):
+        code, out, err = approved(card, *args)
+        assert code == 1 and card.read_text() == text
+        assert f"evidence.{key}: measured" in out and "--evidence-holds" not in err
+    # Where and for how much it is served was not measured.
+    card.write_text(before.replace("price: {input: 2.5", (
+        "account: x, base_url: 'https://eu.example.com/v1', price: {input: 3.5")))
+    assert approved(card)[0] == 0
 
 
 def test_approve_needs_a_contract_and_dates(card: pathlib.Path) -> None:

@@ -24,6 +24,8 @@ EVIDENCE = {"fixtures": "sha256:" + "1" * 64, "cases": 12, "passed": 11,
             "score_ppm": 980000, "primary_score_ppm": 990000,
             "measured_at": "2026-11-30T12:00:00Z",
             "expires_at": "2027-02-28T12:00:00Z"}
+MODEL = {"provider": "openai", "model": "gpt-4o-mini"}
+MEASURED = {"cases": 3, "primary": MODEL, "route": {**MODEL, "version": "2024-07-18"}}
 PLAIN = """\
 # Our card.
 version: 1
@@ -261,7 +263,7 @@ def cards(draw: typing.Any) -> "tuple[Json, str, bool]":
         "other": {"routes": ["main", "spare"]}}}
     contract = st.fixed_dictionaries({}, optional={
         "fingerprint": st.just("sha256:" + "0" * 64), "approved_by": st.just("me you"),
-        "evidence": st.sampled_from([EVIDENCE, {"cases": 3}])})
+        "evidence": st.sampled_from([EVIDENCE, {"cases": 3}, MEASURED])})
     listed = draw(st.lists(st.sampled_from(["answer", "other"]), unique=True))
     if draw(st.booleans()):
         made = [{**draw(contract), "workflow": one, "route": "spare"} for one in listed]
@@ -284,7 +286,8 @@ CHANGES = st.one_of(
               st.just("spare"), st.fixed_dictionaries({}, optional={
                   "fingerprint": st.sampled_from([None, "sha256:" + "2" * 64]),
                   "approved_by": st.sampled_from([None, "ops@example.com"]),
-                  "evidence": st.sampled_from([None, EVIDENCE, {"cases": 5}])})))
+                  "evidence": st.sampled_from(
+                      [None, EVIDENCE, {"cases": 5}, {**MEASURED, "route": MODEL}])})))
 
 
 def wanted(card: Json, change: typing.Any) -> "tuple[Json, set[str]]":
@@ -313,7 +316,8 @@ def wanted(card: Json, change: typing.Any) -> "tuple[Json, set[str]]":
             found[0].pop(key, None)
         else:
             found[0][key] = value
-    return card, {*values, *EVIDENCE, "contracts", "workflow", "route"}
+    return card, {*values, *EVIDENCE, "contracts", "workflow", "route", "primary",
+                  "provider", "model", "version"}
 
 
 @settings(max_examples=80, deadline=None, derandomize=True,

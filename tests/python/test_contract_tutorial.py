@@ -106,6 +106,9 @@ def test_five_commands(folder: pathlib.Path) -> None:
     assert fivegates.Policy.load(card).contract("answer", "spare")["approved"]
     one = json.loads(cli("contract", "show", card, "--json")[1])["stand_ins"][0]
     assert one["approved"] and one["approved_by"] == "ops@example.com"
+    assert [one["evidence"][side] for side in ("route", "primary")] == [
+        {"provider": "openai", "model": "gpt-4o-mini", "version": "2024-07-18"},
+        {"provider": "anthropic", "model": "claude-sonnet-4-5"}]
     # Only added to, and nobody's comment lost.
     rows = iter(card.read_text().replace(port, PORT).splitlines())
     assert all(line in rows for line in before.splitlines())

@@ -27,6 +27,7 @@ _NEEDED = ("cases", "passed", "score_ppm", "measured_at", "expires_at")
 _GOOD = {"cases": 10**9, "passed": 10**9, "score_ppm": 10**6,
          "primary_score_ppm": 10**6, "measured_at": "2000-01-01",
          "expires_at": "9999-01-01"}
+_MODELS = ("route", "primary")  # of the evidence: what was measured
 _WORST = ("failed", "unknown", "stale")
 
 
@@ -36,7 +37,8 @@ class Finding:
 
     key: its name as section.key, or evidence.key, fingerprint, price; state:
     failed (it is known not to hold), unknown (nobody has stated it), stale (it
-    held for what was measured or approved, and no longer). required and
+    held for what was measured or approved, and no longer; of evidence.route and
+    evidence.primary required is what the card names now). required and
     provided are as the card states them, None where it does not.
     """
 
@@ -260,8 +262,16 @@ def _floor(card: CardFile, workflow: str, route: str) -> "int | None":
 def _evidence(out: Judged, check: Check, probe: _Probe, requires: Json,
               floor: "int | None") -> None:
     """What is missing of the evidence, or not good enough."""
-    evidence: Json = (out.contract or {}).get("evidence") or {}
+    stated: Json = (out.contract or {}).get("evidence") or {}
     verify = out.command("verify", "--fixtures FILE")
+    for side, name in zip(_MODELS, (out.route, probe.primary)):
+        if side in stated and probe.barred({}, {**_GOOD, side: stated[side]}) is not None:
+            check.findings.append(Finding(
+                f"evidence.{side}", "stale",
+                {key: probe.routes[name][key] for key in ("provider", "model", "version")
+                 if key in probe.routes[name]}, stated[side],
+                "measure again: " + verify))
+    evidence = {key: value for key, value in stated.items() if key not in _MODELS}
     if probe.barred({}, evidence) == "missing_evidence":
         for key in _NEEDED:
             if not evidence.get(key) and (key == "cases" or key not in evidence):

@@ -1,4 +1,4 @@
-"""What a run has measured: scores, evidence, times, and whether it is enough."""
+"""What a run has measured: whom, scores, evidence, times, and whether it is enough."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing
 import fivegates
 from fivegates.contract.results import Results
 
-__all__ = ["evidence_of_run", "operations", "percentile_95", "quality", "side_of"]
+__all__ = ["evidence_of_run", "models_of", "operations", "percentile_95", "quality", "side_of"]
 
 Json = typing.Dict[str, typing.Any]
 
@@ -37,6 +37,15 @@ def evidence_of_run(results: Results, fixtures: str, cases: int, days: int) -> J
             "score_ppm": route["score_ppm"], "primary_score_ppm": primary["score_ppm"],
             "measured_at": measured,
             "expires_at": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def models_of(identity: Json) -> Json:
+    """Who was measured, as evidence names it: route and primary by provider, model
+    and, where the card stated one, version. identity: what the run's results belong
+    to."""
+    return {side: {key: identity[side][key] for key in ("provider", "model", "version")
+                   if identity[side][key] is not None}
+            for side in ("route", "primary")}
 
 
 def quality(card: Json, workflow: str, route: str, evidence: Json) -> "tuple[Json, bool]":

@@ -63,6 +63,11 @@ def _price(price: "Json | str | None") -> str:
     return ", ".join(f"{part} {price[part]}" for part in parts if part in price)
 
 
+def _model(parts: Json) -> str:
+    return " ".join(parts[key] for key in ("provider", "model", "version")
+                    if key in parts)
+
+
 def _away(ms: int) -> str:
     days = abs(ms) // _DAY_MS
     return f"{days} day{'' if days == 1 else 's'}"
@@ -143,6 +148,10 @@ def _what(found: Finding) -> str:
         was, now = (typing.cast("Json | str | None", one)
                     for one in (found.required, found.provided))
         return f"price: approved {_price(was)}, now {_price(now)}"
+    if found.key in ("evidence.route", "evidence.primary"):
+        now, then = (_model(typing.cast(Json, one))
+                     for one in (found.required, found.provided))
+        return f"{found.key}: measured {then}, now {now}"
     has = "not stated" if found.provided is None else said(found.provided)
     if found.key == "fingerprint":
         return f"fingerprint: approved {has}"

@@ -20,7 +20,13 @@ from fivegates.contract.cards import CardFile, ContractError
 from fivegates.contract.fixtures import Fixtures, read_fixtures
 from fivegates.contract.judge import the_pair
 from fivegates.contract.mapping import FixtureError, canonical
-from fivegates.contract.measured import evidence_of_run, operations, quality, side_of
+from fivegates.contract.measured import (
+    evidence_of_run,
+    models_of,
+    operations,
+    quality,
+    side_of,
+)
 from fivegates.contract.results import Results
 from fivegates.contract.runs import Run, Stop, measuring_card, output_bound
 from fivegates.contract.scorers import BUILT_IN, Function, ScorerError, function_of
@@ -301,7 +307,7 @@ def verify(
             evidence = evidence_of_run(results, found.identity, len(found.cases), days)
             required, holds = quality(file.data, workflow, route, evidence)
             report["quality"] = {"required": required, "holds": holds}
-            _write_evidence(file, report, evidence)
+            _write_evidence(file, report, {**evidence, **models_of(identity)})
             code = 0 if holds else 1
     if as_json:
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=float))
