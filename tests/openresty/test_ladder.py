@@ -24,6 +24,7 @@ from support.ladder import Json, Provider
 
 from openresty.gateway import ROOT, Gateway, missing
 
+httpx2 = pytest.importorskip("httpx2")
 KEYS = {"KEY_MAIN": "key-of-main", "KEY_SMALL": "key-of-small"}
 CACHE = """cache = require("fivegates.resty.cache").new {
     store = require("fivegates.resty.cache").dict "answers", secret = "s" },"""
@@ -80,13 +81,15 @@ def client_of(gateway: Gateway, api: str, step: str, **headers: str,
               ) -> "typing.Iterator[typing.Any]":
     url = f"{gateway.url}/{api}_{step}"
     headers = {name.replace("_", "-"): text for name, text in headers.items()}
-    made: typing.Any = (
-        anthropic.Anthropic(base_url=url, api_key="k", max_retries=0,
-                            default_headers=headers) if api == "messages" else
-        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0,
-                      default_headers=headers))
-    with made:
+    sdk: typing.Any = anthropic.Anthropic if api == "messages" else openai.OpenAI
+    with sdk(base_url=url if api == "messages" else f"{url}/v1", api_key="k",
+             max_retries=0, default_headers=headers, http_client=wire()) as made:
         yield made
+
+
+def wire() -> typing.Any:
+    """What the SDKs send with; no certificates are read for loopback."""
+    return httpx2.Client(verify=False)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -160,7 +163,7 @@ def single(provider: Provider, folder: pathlib.Path, *steps: str,
     with Gateway(folder, made, env=KEYS, options=options, http=http, server=STORES,
                  **more) as gateway:
         with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="k",
-                           max_retries=0) as client:
+                           max_retries=0, http_client=wire()) as client:
             yield gateway, client
 
 
@@ -293,11 +296,11 @@ def test_the_days_money(provider: Provider, tmp_path: pathlib.Path) -> None:
                 adapt={"limit": False, "pace": False}, breaker={"stall": False})
     exact = f"prompt_tokens = function() return {cap.PROMPT} end,"
     with single(provider, tmp_path, card=card, workers=4,
-                options=CACHE + exact) as (gateway, _):
+                options=CACHE + exact) as (gateway, _), httpx.Client(
+                    verify=False, timeout=20) as web:
         def ask(number: int) -> httpx.Response:
-            body = cap.body_of(number)
-            return httpx.post(f"{gateway.url}/v1/chat/completions", json=body,
-                              timeout=20)
+            return web.post(f"{gateway.url}/v1/chat/completions",
+                            json=cap.body_of(number))
 
         provider.play("no_response", "ok")
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -381,7 +384,8 @@ def test_the_page(provider: Provider, tmp_path: pathlib.Path, which: str) -> Non
         (tmp_path / "nginx.conf").write_text("env CACHE_SECRET;\n" + conf)
         stack.enter_context(gateway)
         client = stack.enter_context(openai.OpenAI(
-            base_url=f"{gateway.url}/v1", api_key="k", max_retries=0))
+            base_url=f"{gateway.url}/v1", api_key="k", max_retries=0,
+            http_client=wire()))
         request = ladder.request_of("chat", "cached")
         provider.play("ok")
         fresh = ladder.ask(client, "chat", True, request)

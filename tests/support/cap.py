@@ -36,11 +36,12 @@ def nusd_of(record: Json) -> int:
 
 
 def most_nusd(records: "list[Json]") -> int:
-    """The most that was held and settled at a moment: what had ended at its
-    cost, what was open, or never ended well, at its hold."""
+    """The most that must have been held and settled at a moment: what is not
+    yet answered, or never well, at its hold; the others at their cost. (Who
+    has the answer settles before the server notes its end.)"""
     moments = sorted([(one["at"], HOLD_NUSD) for one in records] + [
-        (one["ended_at"], nusd_of(one) - HOLD_NUSD) for one in records
-        if one["ended_at"] is not None and one["whole"]])
+        (one["answered_at"], nusd_of(one) - HOLD_NUSD) for one in records
+        if one["whole"]])
     most = total = 0
     for _, change in moments:
         total += change
