@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import socket
 import ssl
 import types
@@ -379,6 +381,56 @@ def test_answers() -> None:
         answer_of(odd)
     assert finish_word("brand_new") == "other"
     assert finish_word(None) is None
+
+
+# What servers put where a number, a text or an object belongs.
+ODD = (None, True, -1, 7, 2**32, 2**70, 1.5, 1e308, float("nan"), float("inf"), "", "x",
+       "\ud800", "\0", [], [1], {}, {"a": 1}, b"x")
+
+
+def _with(odd: typing.Any) -> "typing.Iterator[typing.Any]":
+    """Answers of each API with something odd in each place that is read."""
+    call = {"id": "1", "function": {"name": "f", "arguments": "{}"}}
+    for one in (odd, {**call, "id": odd}, *({**call, "function": {**call["function"], key: odd}}
+                                            for key in ("name", "arguments"))):
+        yield {"choices": [{"message": {"tool_calls": [one]}}]}
+    yield {"choices": [{"message": {"content": odd, "refusal": odd}, "finish_reason": odd}]}
+    yield {"content": [{"type": "tool_use", "id": odd, "name": odd, "input": odd}],
+           "stop_reason": odd}
+    yield {"candidates": [{"finishReason": odd, "content": {"parts": [
+        {"text": odd}, {"functionCall": {"name": odd, "args": odd}}]}}]}
+    yield {"output": [{"type": "function_call", "name": odd, "arguments": odd}]}
+    for key in ("prompt_tokens", "completion_tokens", "cost"):
+        yield {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}],
+               "usage": {"prompt_tokens": 3, "completion_tokens": 3, key: odd}}
+    for key in ("input_tokens", "output_tokens", "cache_read_input_tokens"):
+        yield {"content": [{"type": "text", "text": "a"}],
+               "usage": {"input_tokens": 3, "output_tokens": 3, key: odd}}
+
+
+def test_an_answer_of_anything_is_judged() -> None:
+    policy = fivegates.Policy.loads(json.dumps({
+        "version": 1, "routes": {"a": {"provider": "p", "model": "m"}}, "workflows": {
+            "w": {"routes": ["a"], "budget": {"total_attempts": 1}}}}))
+    sent = 0
+    for odd in ODD:
+        for answer in _with(odd):
+            def send(attempt: fivegates.Attempt) -> typing.Any:
+                nonlocal sent
+                sent += 1
+                return answer
+
+            with contextlib.suppress(fivegates.Refused):
+                fivegates.Engine(policy, seed=1).run("w", send, prompt_tokens=9)
+    assert sent == sum(len(list(_with(odd))) for odd in ODD)
+    plain = answer_of({"choices": [{"message": {"tool_calls": [
+        {"id": 7, "function": {"name": "f", "arguments": {"a": 1}}}]}}]})
+    assert plain["tool_calls"] == [{"id": "7", "name": "f", "arguments": '{"a": 1}'}]
+    for usage in ({"prompt_tokens": 2**32, "completion_tokens": 5, "cost": 1e308},
+                  {"input_tokens": 2**32 - 1, "output_tokens": 5,
+                   "cache_read_input_tokens": 1, "cost": True}):
+        found = answer_of({"usage": usage})
+        assert found["prompt_tokens"] == 0 and "cost_usd" not in found, found
 
 
 def test_progress_of_several_choices() -> None:

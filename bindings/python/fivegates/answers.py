@@ -64,8 +64,14 @@ def _length(value: object) -> int:
     return len(value) if isinstance(value, str) else 0
 
 
+# What the engine can count of a call's tokens, and of its USD. More was reported
+# by mistake, or to do harm, and counts as not reported.
+_TOKENS_MAX = 2**32 - 1
+_USD_MAX = 2_251_799
+
+
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value <= _TOKENS_MAX else 0
 
 
 def usage_of(obj: object) -> Facts:
@@ -83,19 +89,34 @@ def usage_of(obj: object) -> Facts:
         if cached is None:
             read = _count(_get(usage, "cache_read_input_tokens"))
             made = _count(_get(usage, "cache_creation_input_tokens"))
-            prompt = _count(prompt) + read + made
+            prompt = _count(_count(prompt) + read + made)
             cached = read
     out: Facts = {"prompt_tokens": _count(prompt),
                   "output_tokens": _count(output),
                   "cached_tokens": _count(cached)}
     cost = _get(usage, "cost")
-    if isinstance(cost, (int, float)) and cost > 0:
+    if type(cost) in (int, float) and 0 < cost <= _USD_MAX:
         out["cost_usd"] = cost
     return out if out["prompt_tokens"] or out["output_tokens"] else {}
 
 
-def _arguments(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _word(value: object) -> "str | None":
+    """An id or a name; some servers number theirs. None: it is none."""
+    return value if isinstance(value, str) else str(value) if type(value) is int else None
+
+
+def _arguments(value: object) -> "str | None":
+    """A tool call's arguments as JSON text; some servers give the object itself."""
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _call(name: object, arguments: object, ident: object) -> Facts:
+    return {"id": _word(ident), "name": _word(name), "arguments": _arguments(arguments)}
 
 
 def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
@@ -111,12 +132,10 @@ def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
             texts.append(text or "")
             calls += inner
         elif kind in ("tool_use", "function_call"):
-            calls.append({
-                "id": _get(block, "id") or _get(block, "call_id"),
-                "name": _get(block, "name"),
-                "arguments": _arguments(_get(block, "input")
-                                        if kind == "tool_use"
-                                        else _get(block, "arguments"))})
+            calls.append(_call(
+                _get(block, "name"), _get(block, "input" if kind == "tool_use"
+                                          else "arguments"),
+                _get(block, "id") or _get(block, "call_id")))
     return ("".join(texts) if texts else None), calls
 
 
@@ -135,9 +154,8 @@ def answer_of(result: object) -> Facts:
         text = _get(message, "content")
         reason = _get(result, "choices", 0, "finish_reason")
         for one in _items(_get(message, "tool_calls")):
-            calls.append({"id": _get(one, "id"),
-                          "name": _get(one, "function", "name"),
-                          "arguments": _get(one, "function", "arguments")})
+            calls.append(_call(_get(one, "function", "name"),
+                               _get(one, "function", "arguments"), _get(one, "id")))
         if _get(message, "refusal"):
             reason = "refusal"
         if text is None and not calls:
@@ -155,10 +173,9 @@ def answer_of(result: object) -> Facts:
             if isinstance(_get(part, "text"), str) and not _get(part, "thought"):
                 text = (text or "") + _get(part, "text")
             if _get(part, "functionCall") is not None:
-                calls.append({"id": _get(part, "functionCall", "id"),
-                              "name": _get(part, "functionCall", "name"),
-                              "arguments": json.dumps(
-                                  _get(part, "functionCall", "args") or {})})
+                calls.append(_call(_get(part, "functionCall", "name"),
+                                   _get(part, "functionCall", "args") or {},
+                                   _get(part, "functionCall", "id")))
         reason = _get(result, "candidates", 0, "finishReason")
     elif _get(result, "output") is not None:  # Responses
         text, calls = _blocks(_get(result, "output"))
