@@ -243,14 +243,40 @@ def test_what_the_other_api_cannot_say(bench: Bench, serve: typing.Any, request_
     assert server.asked() == []
 
 
-def test_an_image_behind_a_url_has_no_bound(bench: Bench, serve: typing.Any) -> None:
-    one = row("one", messages=[{"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}])
-    bench.at(serve()).write(one)
-    assert bench.run("--max-usd", "1")[0] == 2 and "behind a URL" in bench.output
-    one["request"]["messages"][0]["content"][0]["image_url"]["url"] = (
-        "data:image/png;base64,AA==")
-    assert bench.write(one).run("--max-usd", "1")[0] == 0
+def image(url: str) -> Json:
+    return {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": url}}]}]}
+
+
+@pytest.mark.parametrize("request_, words", [
+    (image("https://example.com/a.png"), "an image behind a URL"),
+    ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
+     "a part of type file"),
+    ({"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}]},
+     "cache_control"),
+    ({"service_tier": "priority"}, "service_tier"),
+    ({"web_search_options": {}}, "web_search_options")])
+def test_what_has_no_bound_is_not_asked_under_a_cap(
+        bench: Bench, serve: typing.Any, request_: Json, words: str) -> None:
+    server = serve()
+    bench.data["routes"]["spare"]["provider"] = "openai"
+    bench.at(server).write(row("one", **request_))
+    assert bench.run("--max-usd", "1")[0] == 2
+    assert f"f.jsonl:1: {words}" in bench.output and server.asked() == []
+    assert bench.run()[0] != 2
+
+
+def test_what_an_image_or_a_tool_may_cost_is_held(bench: Bench, serve: typing.Any) -> None:
+    """However few bytes they have: 50,000 and 1,000 tokens."""
+    bench.at(serve()).write(row("one", **image("data:image/png;base64,AA==")),
+                            row("two", tools=[TOOL]), row("three"))
+    bench.run("--max-usd", "1", "--concurrency", "1")
+    held = {(one["id"], one["side"]): one["held_nusd"] for one in bench.lines("sent")}
+    for side, price in (("primary", 2500), ("route", 3000)):
+        plain = held["three", side]
+        assert 50_000 * price <= held["one", side] - plain <= 50_100 * price
+        assert 1000 * price <= held["two", side] - plain <= 1300 * price
 
 
 def test_the_contract_leaves_tools_out(bench: Bench, serve: typing.Any) -> None:

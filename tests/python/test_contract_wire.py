@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import types
 import typing
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fivegates
-from fivegates.contract.targets import Http, Reply, Side, http_client
+from fivegates.contract import targets
+from fivegates.contract.targets import Http, Reply, Side, http_client, reply_of
 from fivegates.contract.wire import CannotSay, assembled, body_of
 from fivegates.errors import StreamError
 
@@ -129,10 +132,16 @@ def answered(wire: typing.Any, handler: typing.Callable[..., typing.Any],
             "workflows": {"w": {"routes": ["r"]}}}
     engine = fivegates.Engine(fivegates.Policy.loads(card))
     facts = {"version": None, **engine.policy.route("r"), "api": wire}
+
+    def served(request: typing.Any) -> typing.Any:  # packed, as from a socket
+        found = handler(request)
+        return httpx.Response(found.status_code, headers=found.headers, stream=(
+            httpx.ByteStream(found.content) if found.is_stream_consumed else found.stream))
+
     http = types.SimpleNamespace(
         Limits=httpx.Limits, Timeout=httpx.Timeout,
         AsyncClient=lambda **options: httpx.AsyncClient(
-            transport=httpx.MockTransport(handler), **options))
+            transport=httpx.MockTransport(served), **options))
     target = Http(Side("route", facts, None, 50, lambda tool: False), http,
                   http_client(http, 1), route.get("base_url", "http://h/v1"))
 
@@ -194,9 +203,66 @@ def test_half_a_stream_is_no_answer(wire: str) -> None:
 def test_a_whole_answer_where_a_stream_was_asked_for() -> None:
     reply = answered("chat", lambda request: httpx.Response(200, json={
         "choices": [{"finish_reason": "stop", "message": {"content": "Paris"}}],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 0}}))
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1}}))
     assert reply.answer.text == "Paris" and reply.first_token_ms is None
-    assert reply.usage == (3, 0, 0)
+    assert reply.usage == (3, 0, 1)
+
+
+@pytest.mark.parametrize("prompt, output, text, usage", [
+    (0, 0, "Paris", None), (0, 1, "Paris", None), (3, 0, "Paris", None),
+    (3, 0, "", (3, 0, 0)), (2**32, 1, "Paris", None), (True, False, "Paris", None)])
+def test_a_gateway_that_does_not_count(prompt: int, output: int, text: str,
+                                       usage: typing.Any) -> None:
+    """What it says would make a call free: the hold stays."""
+    assert reply_of({"choices": [{"finish_reason": "stop", "message": {"content": text}}],
+                     "usage": {"prompt_tokens": prompt, "completion_tokens": output}},
+                    None, 1).usage == usage
+
+
+@pytest.mark.parametrize("packing, good", [
+    ("gzip", True), ("deflate", True), ("identity", True), ("zstd", False)])
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_packed_answer(packing: str, good: bool, status: int) -> None:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress}.get(packing, bytes)
+    raw = STREAM if status == 200 else b'{"error": {"code": "insufficient_quota"}}'
+    asked: "list[str]" = []
+
+    def handler(request: typing.Any) -> typing.Any:
+        asked.append(request.headers["accept-encoding"])
+        return httpx.Response(status, headers={"content-encoding": packing},
+                              stream=httpx.ByteStream(pack(raw)))
+
+    if good and status == 200:
+        assert answered("chat", handler).answer.text == "Pa\u2028ris"
+    else:
+        with pytest.raises(fivegates.Refused) as stopped:
+            answered("chat", handler)
+        kind = stopped.value.decision.kind
+        assert (kind == "malformed") == (status == 200)
+        assert (kind == "no_credit") == (good and status == 400), kind
+    assert set(asked) == {"identity"}
+
+
+def test_a_bomb_is_left_early() -> None:
+    """However much is packed into how little, it comes in small pieces."""
+    bomb = gzip.compress(bytes(1 << 24), 1)
+    pieces: "list[int]" = []
+
+    class Response:
+        headers = {"content-encoding": "gzip"}
+        status_code = 200
+
+        async def aiter_raw(self) -> "typing.AsyncIterator[bytes]":
+            yield bomb
+
+    async def read() -> None:
+        async for piece in targets._pieces(Response()):
+            pieces.append(len(piece))
+            if len(pieces) > 8:
+                break
+
+    asyncio.run(read())
+    assert max(pieces) <= 1 << 16
 
 
 # ---- where it goes

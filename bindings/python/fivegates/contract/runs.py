@@ -21,7 +21,7 @@ from fivegates.attempt import Attempt
 from fivegates.contract.fixtures import Case
 from fivegates.contract.results import Key, Results
 from fivegates.contract.scorers import WHOLE, Answer
-from fivegates.contract.spend import Cap, cost_nusd, usd, worst_nusd
+from fivegates.contract.spend import Cap, cost_nusd, hidden_tokens, usd, worst_nusd
 from fivegates.contract.targets import Reply, Side, Target
 from fivegates.contract.wire import output_limit
 from fivegates.errors import FivegatesError, Refused
@@ -229,7 +229,8 @@ class Run:
         body = self._targets[name].body(case.request)
         size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
         limit = output_bound(side, case.request)
-        worst = worst_nusd(side.price, size, limit or _OUTPUT_TOKENS)
+        worst = worst_nusd(side.price, size + hidden_tokens(case.request),
+                           limit or _OUTPUT_TOKENS)
         if not await self._cap.room(worst):
             self._capped(side, worst)
             return False

@@ -10,10 +10,19 @@ import asyncio
 import decimal
 import typing
 
-__all__ = ["Cap", "cost_nusd", "nusd_of", "usd", "worst_nusd"]
+__all__ = ["Cap", "cost_nusd", "hidden_tokens", "nusd_of", "unbounded", "usd", "worst_nusd"]
+
+Json = typing.Dict[str, typing.Any]
 
 _MILLION = 1_000_000
 _NUSD = 1_000_000_000
+# What is billed without being in the request's bytes. The prompt that teaches a model
+# its tools: up to 530 tokens at Anthropic. An image, however small its file: up to
+# 48,000 at OpenAI (2,833 and eight tiles of 5,667 of gpt-4o-mini).
+_TOOLS_TOKENS = 1000
+_IMAGE_TOKENS = 50_000
+# Parts of a request that are billed at prices of their own, or by what is behind them.
+_OWN_PRICE = ("audio", "prediction", "service_tier", "web_search_options")
 
 
 class Cap:
@@ -74,6 +83,48 @@ def worst_nusd(price: "typing.Mapping[str, int] | None", request_bytes: int,
         return 0
     dearest = {**price, "input": max(price["input"], price["cached_input"])}
     return cost_nusd(dearest, request_bytes, 0, output)
+
+
+def _parts(messages: object) -> "typing.Iterator[Json]":
+    """Every object in a request's messages."""
+    if isinstance(messages, list):
+        for one in messages:
+            yield from _parts(one)
+    elif isinstance(messages, dict):
+        yield messages
+        for one in messages.values():
+            yield from _parts(one)
+
+
+def _image(part: Json) -> "str | None":
+    """An image's URL, with or without the data in it; None: it is no image."""
+    if "image_url" not in part:
+        return None
+    found = part["image_url"]
+    return str(found.get("url") if isinstance(found, dict) else found)
+
+
+def hidden_tokens(chat: Json) -> int:
+    """Prompt tokens a chat request may cost beyond one for each of its bytes."""
+    images = sum(_image(part) is not None for part in _parts(chat["messages"]))
+    return images * _IMAGE_TOKENS + (_TOOLS_TOKENS if chat.get("tools") else 0)
+
+
+def unbounded(chat: Json) -> "str | None":
+    """What of a chat request has a cost that the card's price does not bound; None:
+    nothing."""
+    for key in _OWN_PRICE:
+        if chat.get(key) is not None:
+            return key
+    for part in _parts(chat["messages"]):
+        url = _image(part)
+        if url is not None and not url.startswith("data:"):
+            return "an image behind a URL"
+        if part.get("type") in ("input_audio", "file"):
+            return f"a part of type {part['type']}"
+        if part.get("cache_control") is not None:
+            return "cache_control"
+    return None
 
 
 def nusd_of(text: str) -> int:

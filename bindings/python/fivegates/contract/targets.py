@@ -8,6 +8,7 @@ made, and is in no message, no line and no exception's text of this package.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -16,6 +17,7 @@ import re
 import time
 import typing
 import urllib.parse
+import zlib
 
 from fivegates.answers import answer_of
 from fivegates.attempt import Attempt
@@ -37,6 +39,7 @@ _OWN_APIS = ("gemini", "vertex", "bedrock")
 _ANTHROPIC_VERSION = "2023-06-01"
 _ANSWER_BYTES = 32 << 20
 _ERROR_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
 
 
 class TargetError(FivegatesError):
@@ -94,14 +97,20 @@ def _field(value: object, name: str) -> typing.Any:
 
 
 def _usage(result: object, facts: Json) -> "tuple[int, int, int] | None":
-    """Prompt, cached and output tokens, where both ends of them are told."""
+    """Prompt, cached and output tokens, where both ends of them are told.
+
+    A prompt of no tokens, or an answer of none, is a gateway that does not count:
+    it would make every call free.
+    """
     usage = _field(result, "usage")
     for names in (("prompt_tokens", "completion_tokens"),
                   ("input_tokens", "output_tokens")):
         counts = [_field(usage, name) for name in names]
         if all(isinstance(one, int) and one >= 0 for one in counts):
-            return (facts.get("prompt_tokens", 0), facts.get("cached_tokens", 0),
-                    facts.get("output_tokens", 0))
+            prompt, output = facts.get("prompt_tokens", 0), facts.get("output_tokens", 0)
+            empty = not facts.get("output") and not facts.get("tool_calls")
+            return ((prompt, facts.get("cached_tokens", 0), output)
+                    if prompt and (output or empty) else None)
     return None
 
 
@@ -201,6 +210,36 @@ def _check_url(route: str, base_url: str) -> None:
                           "by key_env")
 
 
+class _Unreadable(StreamError):
+    """A body that is not what its encoding says, or in one that is not read."""
+
+
+async def _pieces(response: typing.Any) -> "typing.AsyncIterator[bytes]":
+    """A body as it comes, in pieces of bounded size however well it was packed: the
+    client's own decoders make gigabytes of a few bytes. Gzip was not asked for, but
+    is understood."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    broken = _Unreadable("a body that cannot be unpacked", {  # as the client's own
+        "phase": "body", "status": response.status_code,
+        "transport": {"lib": "httpx", "kind": "DecodingError"}})
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise broken
+    unpack = None if encoding in ("", "identity") else zlib.decompressobj(
+        32 + zlib.MAX_WBITS)  # 32: with either header
+    async for packed in response.aiter_raw():
+        if unpack is None:
+            yield packed
+            continue
+        while packed:
+            try:
+                piece = unpack.decompress(packed, _PIECE_BYTES)
+            except zlib.error:
+                raise broken from None
+            packed = unpack.unconsumed_tail
+            if piece:
+                yield piece
+
+
 class Http:
     """A route asked at its base URL, streamed. client: of the module http, as
     http_client() makes it. Raises TargetError where the card and the environment
@@ -228,7 +267,8 @@ class Http:
                        self._side.output_max)
 
     def _headers(self, attempt: Attempt) -> "dict[str, str]":
-        headers = {"content-type": "application/json", **attempt.headers}
+        headers = {"content-type": "application/json", "accept-encoding": "identity",
+                   **attempt.headers}
         if self._wire == "messages":
             headers["anthropic-version"] = _ANTHROPIC_VERSION
         key = os.environ.get(self._key_env) if self._key_env else None
@@ -270,7 +310,7 @@ class Http:
         whole = False
         first: "int | None" = None
         size = 0
-        async for chunk in response.aiter_bytes():
+        async for chunk in _pieces(response):
             if watcher is None:
                 # Told by what it is: gateways mistake the content type.
                 whole = chunk.lstrip()[:1] == b"{"
@@ -290,10 +330,11 @@ class Http:
     async def _refused(self, response: typing.Any) -> typing.NoReturn:
         """Raises what the engine judges: the answer that is none."""
         parts: "list[bytes]" = []
-        async for chunk in response.aiter_bytes():
-            parts.append(chunk)
-            if sum(map(len, parts)) > _ERROR_BYTES:
-                break
+        with contextlib.suppress(_Unreadable):  # the status says enough
+            async for chunk in _pieces(response):
+                parts.append(chunk)
+                if sum(map(len, parts)) > _ERROR_BYTES:
+                    break
         raise StreamError(f"status {response.status_code}", {
             "phase": "response", "status": response.status_code,
             "headers": list(response.headers.multi_items()),

@@ -30,7 +30,7 @@ from fivegates.contract.measured import (
 from fivegates.contract.results import Results
 from fivegates.contract.runs import Run, Stop, measuring_card, output_bound
 from fivegates.contract.scorers import BUILT_IN, Function, ScorerError, function_of
-from fivegates.contract.spend import Cap, nusd_of, usd
+from fivegates.contract.spend import Cap, nusd_of, unbounded, usd
 from fivegates.contract.targets import (
     Called,
     Http,
@@ -115,21 +115,11 @@ def _check_cases(fixtures: Fixtures, sides: "dict[str, Side]",
                     f"{case.place}: what an answer of route {route} costs at most is not "
                     "known: state max_tokens in the request, or output.max_tokens in "
                     "what the route provides")
-            if _remote_parts(case.request["messages"]):
-                raise FixtureError(f"{case.place}: what an image behind a URL costs is "
-                                   "not known; put it into the request, or run without "
+            what = unbounded(case.request)
+            if what is not None:
+                raise FixtureError(f"{case.place}: {what}: what that costs the card's "
+                                   "price does not say; take it out, or run without "
                                    "--max-usd")
-
-
-def _remote_parts(messages: object) -> bool:
-    if isinstance(messages, list):
-        return any(map(_remote_parts, messages))
-    if not isinstance(messages, dict):
-        return False
-    url = (messages.get("image_url") or {})
-    text = url.get("url") if isinstance(url, dict) else url
-    return (isinstance(text, str) and not text.startswith("data:")) or any(
-        map(_remote_parts, messages.values()))
 
 
 def _nusd(text: str) -> "int | None":
