@@ -104,6 +104,24 @@ def test_programs_that_cannot_be_judged(
     assert words in err
 
 
+def test_a_run_that_is_not_judged_leaves_reports_as_they_were(
+        tmp_path: pathlib.Path) -> None:
+    page, junit = tmp_path / "r.html", tmp_path / "r.xml"
+    page.write_text("yesterday's")
+    code, _, _ = gauntlet("print('hello')", "--fault", "cut", "--report", page,
+                          "--junit", junit)
+    assert code == 2
+    assert page.read_text() == "yesterday's" and not junit.exists()
+
+
+def test_an_answer_of_its_own_to_what_nobody_can_read() -> None:
+    """Broken framing lets no word through: it is no cut answer believed."""
+    code, out, _ = gauntlet(
+        "try: ask()\nexcept Exception: print('Sorry.')", "--fault", "bad_chunk")
+    assert code == 0 and re.search(r"bad_chunk +passed +own answer", out), out
+    assert "`admits`" in out
+
+
 def test_admissions_must_tell(tmp_path: pathlib.Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text("admits: hello\nfaults: [cut]\n")

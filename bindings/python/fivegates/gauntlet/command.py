@@ -49,9 +49,18 @@ async def _play(command: "list[str]", plan: Plan, jobs: int) -> Result:
         return await task
 
 
-def _write(path: str, text: str) -> None:
+def _try(path: str) -> None:
+    """Whether a report can be written there: rather known now than after all the
+    runs. What is there already stays, and nothing else is left."""
+    new = not os.path.lexists(path)
+    _write(path, "", "a")
+    if new:
+        os.unlink(path)
+
+
+def _write(path: str, text: str, mode: str = "w") -> None:
     try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
+        with open(path, mode, encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as exc:
         raise GauntletError(f"{path}: {exc.strerror or exc}") from None
@@ -94,7 +103,7 @@ def gauntlet(
     if fault:
         chosen = choose(chosen, fault)
     for path in filter(None, (report, junit)):
-        _write(path, "")  # rather now than after all the runs
+        _try(path)
     try:
         result = asyncio.run(_play(command, chosen,
                                    jobs or os.cpu_count() or 1))

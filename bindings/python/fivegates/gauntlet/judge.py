@@ -133,7 +133,7 @@ def judge(outcome: Outcome, m: Measures, healthy: Healthy, limits: Limits,
     if outcome.exit_code == 0 and m.unanswered > m.cut_off and not admitted:
         notes.append("exit code 0 with "
                      + _count(m.unanswered - m.cut_off, "unanswered request")
-                     + ": an answer of its own?")
+                     + ": an answer of its own? A plan's `admits` says what it reads like")
     if not m.requests:
         notes.append("sent no request")
     if len(m.layers) > 1 and not any(one.code in ("hidden_layers", "fan_out")
