@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import typing
 
 import pytest
+from rich.console import Console
 
 from fivegates.replay import survey
 from fivegates.replay.cards import Card, differences, what_if
 from fivegates.replay.forecast import Fate, forecast, recorded_fate
 from fivegates.replay.report import forecast_report, usd
+from fivegates.replay.table import terminal
 
 from .replay_rig import Json, Program, card, drill, policy_of
 
@@ -91,13 +94,39 @@ def test_answers_lost_for_certain_are_told_apart(tmp_path: pathlib.Path) -> None
         "routes": ["primary", "backup1"], "budget": {"total_attempts": 1}}}}))
     by_key = {one.key: one for one in found.fates}
     lost = [(recorded_fate(call), by_key[call.key]) for call in seen.whole
-            if recorded_fate(call).answered and not by_key[call.key].answered]
+            if recorded_fate(call).in_full and not by_key[call.key].in_full]
     sure = [pair for pair in lost if pair[1].sure == "certain"]
     assert len(sure) > 10 and all(was.attempts > will.attempts for was, will in sure)
     total = forecast_report(seen, Card("n", spec, policy_of(spec)), found)["forecast"]["total"]
     assert total["answers"]["lost_certain"] == len(sure)
     assert total["change"]["attempts"] == (
         total["forecast"]["attempts"] - total["recorded"]["attempts"]) < 0
+
+
+def test_a_preset_in_place_of_an_answer_is_an_answer_lost(
+        tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "l.jsonl"
+    spec = card()
+    spec["contracts"] = []
+    spec["workflows"]["drill"].update(
+        routes=["primary"], ladder=[{"step": "preset", "text": "Not now."}])
+    Program(path, spec=spec)
+    seen = survey([str(path)])
+    old = Card("c", spec, policy_of(spec))
+    report = forecast_report(seen, old, forecast(seen, what_if(
+        old, ["workflows.drill.budget.total_attempts=1"]).policy))
+    total = report["forecast"]["total"]
+    was, will = total["recorded"], total["forecast"]
+    lost = total["answers"]["lost_certain"]
+    assert was["answered"] <= will["answered"]  # words for all
+    assert lost >= was["results"]["retry_recovery"] > 0
+    assert sum(count * {"lost": -1, "won": 1}[word.partition("_")[0]]
+               for word, count in total["answers"].items() if word != "unknown"
+               ) == will["in_full"] - was["in_full"]
+    text = io.StringIO()
+    Console(file=text, width=1000).print(terminal(report))
+    assert f"{was['in_full']} → {will['in_full']}" in text.getvalue()
+    assert f"{lost} lost" in text.getvalue()
 
 
 def test_a_caller_who_left_leaves_again(tmp_path: pathlib.Path) -> None:

@@ -107,6 +107,10 @@ def test_the_page_says_what_the_json_says(ledger: pathlib.Path,
                    and row[-1] == str(alert["times"]) for row in cells.rows)
     said = command("report", ledger).stdout.splitlines()
     assert all(line in text for line in said)
+    whole, less = found["total"]["answered"], found["total"]["results"]["degraded"]
+    assert less and f"{whole - less} of {found['total']['calls']} calls were answered in full" in said[0]
+    assert f"{less} by the ladder" in said[0]
+    assert f"{found['total']['held_usd']} of them held" in said[1]
     # the picture's pieces: each its number
     for word, count in (("primary", total["results"]["primary_success"]),
                         ("failed closed", total["results"]["failed_closed"])):
@@ -127,7 +131,7 @@ def test_the_page_opens_in_a_browser(ledger: pathlib.Path, tmp_path: pathlib.Pat
         env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
         capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
-    assert done.stdout.count("<svg") == 3 and "calls were answered" in done.stdout
+    assert done.stdout.count("<svg") == 3 and "calls were answered in full" in done.stdout
     assert "CONSOLE" not in done.stderr
 
 

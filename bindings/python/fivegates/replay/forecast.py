@@ -21,9 +21,10 @@ from fivegates.replay.lines import Json, edited, nusd_of
 from fivegates.replay.outcomes import Outcomes
 from fivegates.replay.survey import Attempt, Call, Survey
 
-__all__ = ["ANSWERED", "Fate", "Forecast", "forecast", "recorded_fate"]
+__all__ = ["ANSWERED", "IN_FULL", "Fate", "Forecast", "forecast", "recorded_fate"]
 
-ANSWERED = ("primary_success", "retry_recovery", "fallback_recovery", "degraded")
+IN_FULL = ("primary_success", "retry_recovery", "fallback_recovery")
+ANSWERED = (*IN_FULL, "degraded")  # the last by the ladder: less, or a preset text
 _SENT_STEPS = ("smaller_model", "shorter", "no_thinking", "compact",
                "without_tools")
 _ROUNDS = 64  # decisions of one call at one time, before it is given up
@@ -45,7 +46,13 @@ class Fate:
 
     @property
     def answered(self) -> "bool | None":
+        """By a model or the ladder; None: not known."""
         return None if self.result is None else self.result in ANSWERED
+
+    @property
+    def in_full(self) -> "bool | None":
+        """With what was asked for: nothing of the ladder's. None: not known."""
+        return None if self.result is None else self.result in IN_FULL
 
 
 @dataclasses.dataclass

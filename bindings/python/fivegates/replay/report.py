@@ -91,20 +91,22 @@ def _sums(fates: "typing.Iterable[Fate]") -> Json:
         "cost_usd": usd(sum(one.cost_nusd for one in rows)),
         "held_usd": usd(sum(one.held_nusd for one in rows)),
         "answered": sum(one.answered is True for one in rows),
+        "in_full": sum(one.in_full is True for one in rows),
         "results": {name: results[name] for name in (*_RESULTS, "unknown")
                     if results[name]},
     }
 
 
 def _compared(pairs: "typing.Sequence[tuple[Fate, Fate]]") -> Json:
-    """Of some calls: as recorded, as forecast, and the difference."""
+    """Of some calls: as recorded, as forecast, and the difference. Lost and won
+    are answers in full: a preset in place of one is no answer kept."""
     before, after = [one for one, _ in pairs], [one for _, one in pairs]
     answers = collections.Counter[str]()
     for was, will in pairs:
-        if will.answered is None:
+        if will.in_full is None:
             answers["unknown"] += 1
-        elif was.answered != will.answered:
-            answers[f"{'won' if will.answered else 'lost'}_{will.sure}"] += 1
+        elif was.in_full != will.in_full:
+            answers[f"{'won' if will.in_full else 'lost'}_{will.sure}"] += 1
     sure = collections.Counter(one.sure for one in after)
     return {
         "calls": len(pairs), "recorded": _sums(before),

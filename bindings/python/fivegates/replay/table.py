@@ -72,7 +72,7 @@ def _check(report: Json) -> "list[RenderableType]":
 
 
 def _answers(one: Json) -> str:
-    """Answers lost and won: certain ones, and how many more by estimate."""
+    """Answers in full lost and won: certain ones, and how many more by estimate."""
     answers = one["answers"]
     return ", ".join(
         f"{answers[word + '_certain']}"
@@ -87,7 +87,8 @@ def _row(table: Table, name: str, one: Json) -> None:
         f"{was['attempts']} → {will['attempts']}",
         f"{was['cost_usd']} → {will['cost_usd']}",
         f"{was['held_usd']} → {will['held_usd']}",
-        f"{was['answered']} → {will['answered']}", _answers(one),
+        f"{was['in_full']} → {will['in_full']}", _answers(one),
+        " → ".join(str(sums["results"].get("degraded", 0)) for sums in (was, will)),
         f"{will['calls_estimated']}", f"{will['calls_unknown']}")
 
 
@@ -105,7 +106,8 @@ def _forecast(report: Json) -> "list[RenderableType]":
     right: "dict[str, typing.Any]" = {"justify": "right"}
     table = Table("workflow", Column("calls", **right), Column("attempts", **right),
                   Column("spent, USD", **right), Column("of it held", **right),
-                  Column("answered", **right), Column("answers", **right),
+                  Column("answered in full", **right), Column("of these", **right),
+                  Column("by the ladder", **right),
                   Column("estimated", **right), Column("not known", **right), **_LOOK)
     for name, one in found["workflows"].items():
         _row(table, name, one)

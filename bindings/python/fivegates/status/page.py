@@ -49,11 +49,15 @@ def sentences(summary: Json) -> "list[str]":
     """The answer in words, for the page and the terminal."""
     total, waste = summary["total"], summary["waste"]
     calls = total["calls"]
-    out = [f"{total['answered']} of {calls} calls were answered "
-           f"({_percent(total['answered'], calls)}); by their primary without help "
+    less = total["results"]["degraded"]
+    full = total["answered"] - less
+    out = [f"{full} of {calls} calls were answered in full ({_percent(full, calls)}), "
+           f"{less} by the ladder; by their primary without help "
            f"{total['results']['primary_success']} "
            f"({_percent(total['results']['primary_success'], calls)})"]
-    out.append(f"{total['cost_usd']} USD were spent, of it "
+    held = ("" if total["held_usd"] == "0" else
+            f", {total['held_usd']} of them held because no usage was told")
+    out.append(f"{total['cost_usd']} USD were spent{held}; "
                f"{_span(waste['at_least_usd'], waste['at_most_usd'])} USD on "
                f"{waste['attempts']} attempts that brought no answer")
     if summary["alerts"]:
