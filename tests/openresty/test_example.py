@@ -81,6 +81,21 @@ def test_the_other_account_answers(client: openai.OpenAI, word: str) -> None:
     assert raw.parse().response.is_success
 
 
+def test_the_other_account_fits_after_a_silent_whole_answer() -> None:
+    """As the README's table says; a second later than the time-out, as hosts are."""
+    now = [1_000]
+    engine = fivegates.Engine(str(EXAMPLE / "card.json"), clock=lambda: now[0])
+    engine.clock(1_796_000_000_000)
+    call = engine.begin("chat", stream=False, prompt_tokens=20)
+    first = call.begin_attempt()
+    call.event("sent")
+    now[0] += first.timeouts["total_ms"] + 1_000
+    decision = call.deadline()
+    assert (decision.action, decision.route) == ("fallback", "backup")
+    readme = (EXAMPLE / "README.md").read_text()
+    assert f"the total one ({first.timeouts['total_ms'] // 1000} s)" in readme
+
+
 def test_cut(client: openai.OpenAI) -> None:
     text = ""
     with pytest.raises(openai.APIError, match="partial_output"):
