@@ -59,6 +59,19 @@ def test_all_outputs_say_the_same(outputs: "dict[str, typing.Any]") -> None:
         assert word in text
 
 
+def test_nothing_told_is_not_nothing_wasted(tmp_path: pathlib.Path) -> None:
+    """Exports of another provider than the ledger's: what is missing, and why."""
+    lines = (SAMPLES / "ledger.jsonl").read_text().splitlines()
+    alone = tmp_path / "l.jsonl"
+    alone.write_text("\n".join(one for one in lines if '"openrouter"' not in one) + "\n")
+    bill = SAMPLES / "openrouter_activity.csv"
+    code, text, _ = command(alone, "--bill", bill)
+    assert code == 0 and "nothing wasted" not in text
+    assert "USD: what was wasted is not known" in text
+    assert "those given are of openrouter (a route's provider in the card is who" in text
+    assert "is not known" not in command(SAMPLES / "ledger.jsonl", "--bill", bill)[1]
+
+
 def test_the_page_needs_nothing_else(outputs: "dict[str, typing.Any]") -> None:
     assert "http" not in outputs["html"].replace("http-equiv", "")
     assert outputs["html"].count("<svg") == 1
@@ -84,7 +97,7 @@ def test_bad_input_exits_2_without_a_traceback(tmp_path: pathlib.Path) -> None:
     code, out, _ = command(*wrong, "--json")
     assert code == 2 and "no known export" in json.loads(out)["error"]["message"]
     code, _, err = command(SAMPLES / "ledger.jsonl", *BILLS, "--as-of", "soon")
-    assert code == 2 and "--as-of: TIME is 'soon', which is no time" in err
+    assert code == 2 and "--as-of: TIME is 'soon', which is no time; write it as 2026-" in err
     code, _, err = command(SAMPLES / "ledger.jsonl", *BILLS, "--csv", tmp_path / "no" / "x")
     assert code == 2 and "name a file that can be written" in err
     assert command(SAMPLES / "ledger.jsonl")[0] == 2  # no --bill

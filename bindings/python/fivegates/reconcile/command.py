@@ -108,7 +108,8 @@ def reconcile(
         "by route, as JSON.")] = "",
 ) -> None:
     """Compare ledgers with bills: what failures cost, and how sure that is."""
-    when = instant(as_of, "--as-of", "TIME") if as_of else None
+    when = instant(as_of, "--as-of", "TIME", remedy="write it as "
+                   "2026-12-01T08:00:00Z") if as_of else None
     with _progress(ledgers) as show:
         report = run(ledgers, bill, as_of_ms=when, keys=key or (), prices=price or (),
                      card=_card(card) if card else None, progress=show)

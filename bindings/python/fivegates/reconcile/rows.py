@@ -113,14 +113,15 @@ _HOURS = re.compile(r"([+-]\d\d)(\d\d)?$")
 
 
 def instant(value: object, place: str, name: str,
-            zone: datetime.tzinfo = datetime.timezone.utc) -> int:
+            zone: datetime.tzinfo = datetime.timezone.utc,
+            remedy: str = "export the file again, without editing it") -> int:
     """A point in time as ms of Unix time: unix seconds, or ISO 8601; without
-    an offset it is in zone, which is the format's own."""
+    an offset it is in zone, which is the format's own. remedy ends the error."""
     if isinstance(value, (int, decimal.Decimal)) and not isinstance(value, bool):
         if 0 < value < 100_000_000_000:
             return int(value * 1000)
         raise ReconcileError(f"{place}: {name} is {value}, which is no time in "
-                             "seconds; export the file again")
+                             f"seconds; {remedy}")
     text = str(value or "").strip()
     if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
         return int(decimal.Decimal(text) * 1000)
@@ -131,7 +132,7 @@ def instant(value: object, place: str, name: str,
             when = datetime.datetime.fromisoformat(_iso(text))
         except ValueError:
             raise ReconcileError(f"{place}: {name} is {text!r}, which is no time; "
-                                 "export the file again, without editing it") from None
+                                 f"{remedy}") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=zone)
     return (when - _EPOCH) // _MILLISECOND

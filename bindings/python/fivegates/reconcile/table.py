@@ -31,17 +31,22 @@ def interval(lo: "str | None", hi: "str | None") -> str:
 def headlines(summary: Json) -> "list[str]":
     """The answer, one sentence for each currency."""
     out = []
+    cover = summary["coverage"]
+    nothing = "nothing wasted in what the exports cover"
+    if cover["attempts"] and not cover["explained"]:
+        nothing = ("what was wasted is not known: the exports tell of none of the "
+                   "ledger's attempts")
     for coin, one in summary["money"].items():
         said = (f"{coin}: wasted at least {one['wasted_at_least']} (certain), probably "
                 f"{interval(*one['wasted_probably'])}, at most {one['wasted_at_most']}, of "
                 "what the exports cover")
         if all(span == ["0", "0"] for span in one["wasted"].values()):
-            said = f"{coin}: nothing wasted in what the exports cover"
+            said = f"{coin}: {nothing}"
         if one["without_price"]:
             said += (f"; {one['without_price']} without a price: give --price or an "
                      "export with money")
         out.append(said)
-    return out or ["nothing wasted in what the exports cover"]
+    return out or [nothing]
 
 
 def sentences(summary: Json) -> "list[str]":
@@ -57,8 +62,12 @@ def sentences(summary: Json) -> "list[str]":
     for provider, count in cover["uncovered"].items():
         out.append(f"not told: {count} attempts at {provider} are outside of its "
                    "exports, too recent, or in cells that do not add up")
+    given = ", ".join(provider for one in summary["money"].values()
+                      for provider in one["billed"])
     for provider in cover["no_export"]:
-        out.append(f"not covered: no export of {provider} was given")
+        out.append(f"not covered: no export of {provider} was given"
+                   + (f"; those given are of {given} (a route's provider in the card "
+                      "is who bills it)" if given else ""))
     if cover["served_without_row"]:
         out.append(f"{cover['served_without_row']} answers that were served have no "
                    "row: rows that come late, or another period")
