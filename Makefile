@@ -11,7 +11,7 @@ help: ## this list
 
 demo: ## install what is missing, build, and compare plain retries with fivegates
 	@.ci/setup demo
-	@$(VENV)/bin/python examples/demo/demo.py $(ARGS)
+	@$(VENV)/bin/python examples/demo/demo.py --keep build/demo $(ARGS)
 
 test: ## install what is missing and run every test
 	@.ci/setup test

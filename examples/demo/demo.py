@@ -4,13 +4,14 @@ First the openai package with its own retries inside a plain loop of three;
 then the openai package without retries, asking fivegates. What is printed was
 counted by the server.
 
-    python examples/demo/demo.py [--users 300] [--seed 7] [--threads 8]
+    python examples/demo/demo.py [--users 300] [--seed 7] [--threads 8] [--keep DIR]
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import csv
 import json
 import pathlib
 import subprocess
@@ -136,16 +137,14 @@ class Guarded:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        card = json.loads(to_json((HERE / "card.yaml").read_text()).json)
-        for route in card["routes"].values():
-            route["base_url"] = route["base_url"].replace(
-                "http://127.0.0.1:0", provider.url)
-        self.engine = fivegates.Engine(fivegates.Policy.loads(card))
+        self.card = (HERE / "card.yaml").read_text(encoding="utf-8").replace(
+            "http://127.0.0.1:0", provider.url)
+        self.engine = fivegates.Engine(fivegates.Policy.loads(self.card))
         self.clients = {
             name: openai.OpenAI(
                 base_url=route["base_url"], api_key="demo", max_retries=0,
                 http_client=transport.timed_client(openai_http()))
-            for name, route in card["routes"].items()}
+            for name, route in json.loads(to_json(self.card).json)["routes"].items()}
         self.ledger = ListLedger()
         self.shown: "list[tuple[fivegates.Decision, fivegates.Call, str]]" = []
         self.lock = threading.Lock()
@@ -280,12 +279,27 @@ def explain(console: Console, client: Guarded) -> None:
                       soft_wrap=True)
 
 
+def keep(folder: pathlib.Path, client: Guarded, bill: "list[Json]") -> None:
+    """What the other commands read: the card, the ledger, and the provider's bill
+    of the same requests in the form of OpenRouter's export."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "card.yaml").write_text(client.card, encoding="utf-8")
+    (folder / "calls.jsonl").write_text("".join(
+        line.rstrip("\n") + "\n" for line in client.ledger.lines), encoding="utf-8")
+    with open(folder / "openrouter_activity.csv", "w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, bill[0])
+        table.writeheader()
+        table.writerows(bill)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="fivegates' demo")
-    parser.add_argument("--users", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--users", type=int, default=300, help="requests of each client (300)")
+    parser.add_argument("--seed", type=int, default=7, help="of the faults (7)")
+    parser.add_argument("--threads", type=int, default=8, help="users at once (8)")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help=(
+        "leave the ledger, its card and the provider's bill there"))
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     console = Console(highlight=False)
     provider = Provider(options.seed)
@@ -298,6 +312,8 @@ def main() -> int:
             for client in (Plain(provider), guarded):
                 runs[client.name] = run(client, provider, options.users,
                                         options.threads, progress)
+        if options.keep:
+            keep(options.keep, guarded, provider.call("/bill")["rows"])
     finally:
         provider.stop()
     if options.json:
@@ -313,6 +329,13 @@ def main() -> int:
         "token take 5 s and names a second account.\n"))
     console.print(table_of(runs, options.users))
     explain(console, guarded)
+    if options.keep:
+        console.print(Text(
+            f"\nIts ledger, its card and the provider's bill are in {options.keep}. "
+            "What next, there:\n\n"
+            "  fivegates report calls.jsonl\n"
+            "  fivegates reconcile calls.jsonl --bill openrouter_activity.csv\n"
+            "  fivegates replay calls.jsonl --card card.yaml --what-if retry_bucket.cap=5"))
     return 0
 
 

@@ -10,11 +10,13 @@ two clients with the same seed meet the same provider.
     /effects                      POST {op, user}: does it, once for each POST
     /effects/OP                   GET: was it done?
     /journal, /run                GET the journal; POST {"name"} starts anew
+    /bill                         GET a row for each generation billed since then
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import http.server
 import json
@@ -26,6 +28,7 @@ import typing
 
 PROMPT_TOKENS = 400
 OUTPUT_TOKENS = 60
+COST_USD = (PROMPT_TOKENS * 2.5 + OUTPUT_TOKENS * 10) / 1e6  # the card's price
 TOKEN_S = 0.0015  # between tokens of a stream
 FIRST_S = 0.03
 SLOW_S = 1.6  # a slow first token
@@ -57,6 +60,7 @@ class Journal:
             self.requests = 0
             self.asked: "dict[str, int]" = {}
             self.billed = 0
+            self.rows: "list[Json]" = []  # the bill, as OpenRouter's export has it
             self.whole: "dict[str, int]" = {}  # tokens of one whole answer
             self.whole_count = 0
             self.effects: "dict[str, list[str]]" = {}
@@ -76,9 +80,18 @@ class Journal:
         with self.lock:
             self.active -= 1
 
-    def bill(self, tokens: int) -> None:
+    def bill(self, model: str) -> str:
+        """Bills one generation, however it ends; its id."""
+        now = datetime.datetime.now(datetime.timezone.utc)
         with self.lock:
-            self.billed += tokens
+            self.billed += PROMPT_TOKENS + OUTPUT_TOKENS
+            name = f"gen-{len(self.rows) + 1:04d}"
+            self.rows.append({
+                "created_at": now.strftime("%Y-%m-%d %H:%M:%S.%f"),
+                "generation_id": name, "model_permaslug": model,
+                "cost_total": f"{COST_USD:.6f}", "tokens_prompt": PROMPT_TOKENS,
+                "tokens_completion": OUTPUT_TOKENS})
+            return name
 
     def delivered(self, user: str, tokens: int) -> None:
         with self.lock:
@@ -161,6 +174,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/journal":
             self.reply(200, self.journal.report())
+        elif self.path == "/bill":
+            self.reply(200, {"rows": self.journal.rows})
         elif self.path.startswith("/effects/"):
             op = self.path.rpartition("/")[2]
             self.reply(200, {"done": op in self.journal.ops})
@@ -224,16 +239,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         cut = (faults and bool(body.get("stream")) and asked == 1 and not slow
                and draw(seed, "cut", user) < 0.04)
         # The request runs on when the client hangs up: it is billed whole.
-        journal.bill(PROMPT_TOKENS + OUTPUT_TOKENS)
+        name = journal.bill(str(body.get("model")))
         time.sleep(SLOW_S if slow else FIRST_S * (1 if faults else 1.5))
         if self.gone():
             journal.note("hung up")
             self.close_connection = True
             return
         if body.get("stream"):
-            self.stream(body, user, cut)
+            self.stream(body, user, name, cut)
         else:
-            self.whole(body, user)
+            self.whole(body, user, name)
 
     # ---- answers
 
@@ -242,18 +257,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 "completion_tokens": OUTPUT_TOKENS,
                 "total_tokens": PROMPT_TOKENS + OUTPUT_TOKENS}
 
-    def whole(self, body: Json, user: str) -> None:
+    def whole(self, body: Json, user: str, name: str) -> None:
         message: Json = {"role": "assistant", "content": "word " * OUTPUT_TOKENS}
         reason = "stop"
         if body.get("tools"):
-            name = body["tools"][0]["function"]["name"]
+            tool = body["tools"][0]["function"]["name"]
             message = {"role": "assistant", "content": None, "tool_calls": [{
                 "id": f"call_{user}", "type": "function",
-                "function": {"name": name,
+                "function": {"name": tool,
                              "arguments": json.dumps({"order": user})}}]}
             reason = "tool_calls"
         self.reply(200, {
-            "id": f"chatcmpl-{user}", "object": "chat.completion",
+            "id": name, "object": "chat.completion",
             "created": int(time.time()), "model": body.get("model"),
             "choices": [{"index": 0, "message": message,
                          "finish_reason": reason}],
@@ -264,8 +279,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         raw = f"data: {payload}\n\n".encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(raw), raw))
 
-    def stream(self, body: Json, user: str, cut: bool) -> None:
-        head = {"id": f"chatcmpl-{user}", "object": "chat.completion.chunk",
+    def stream(self, body: Json, user: str, name: str, cut: bool) -> None:
+        head = {"id": name, "object": "chat.completion.chunk",
                 "created": int(time.time()), "model": body.get("model")}
         self.journal.note("200")
         self.send_response(200)
