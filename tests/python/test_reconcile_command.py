@@ -72,6 +72,12 @@ def test_nothing_told_is_not_nothing_wasted(tmp_path: pathlib.Path) -> None:
     assert "is not known" not in command(SAMPLES / "ledger.jsonl", "--bill", bill)[1]
 
 
+def test_words_stay_whole_where_there_is_no_terminal() -> None:
+    text = command(SAMPLES / "ledger.jsonl", *BILLS)[1]
+    row, = [line for line in text.splitlines() if line.startswith(" or-3 ")]
+    assert "_charge " in row and "openrouter " in row
+
+
 def test_the_page_needs_nothing_else(outputs: "dict[str, typing.Any]") -> None:
     assert "http" not in outputs["html"].replace("http-equiv", "")
     assert outputs["html"].count("<svg") == 1

@@ -12,10 +12,10 @@ import typing
 
 import typer
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import Progress
 from rich.table import Table
 
+from fivegates.console import print_wide
 from fivegates.drill.goals import check_goals
 from fivegates.drill.live import LIVE_LIMITS, live_table, run_live
 from fivegates.drill.report import SPARE, picture_svg, report_html
@@ -90,7 +90,7 @@ def _goals(base: "list[str]", files: "list[str]", seeds: int, seed: int,
              "at_least": one.at_least, "margin": one.margin,
              "passed": one.passed} for one in checks], indent=2))
     else:
-        _print_table(goals_table(checks))
+        print_wide(goals_table(checks))
         lines = missed(checks)
         typer.echo(f"\n{len(checks) - len(lines)} of {len(checks)} goals "
                    f"reached, mean of {seeds} seeds")
@@ -113,7 +113,7 @@ def _live(texts: "list[str]", files: "list[str]", programs: str, threads: int,
              "live": one.live["metrics"], "simulated": one.simulated["metrics"]}
             for one in cells]))
     else:
-        _print_table(live_table(cells))
+        print_wide(live_table(cells))
         limits = ", ".join(f"{name} by at most {limit:g}"
                            for name, limit in LIVE_LIMITS.items())
         typer.echo(f"{sum(one.agrees for one in cells)} of {len(cells)} agree: {limits}")
@@ -133,14 +133,6 @@ def _sensitivity(texts: "list[str]", files: "list[str]", seeds: "int | None",
             out[spare] = run(*texts, over, files=files, threads=threads or None)
             show("spare capacity", i + 1, len(SPARE))
     return out
-
-
-def _print_table(rows: Table) -> None:
-    """At its own width, also where the terminal is narrower or there is none."""
-    console = Console(highlight=False, soft_wrap=True)
-    wanted = Measurement.get(console, console.options.update(max_width=1000), rows)
-    console.width = max(console.width, wanted.maximum)
-    console.print(rows)
 
 
 def _write(path: str, text: str) -> None:
@@ -217,7 +209,7 @@ def drill(
         if as_json:
             typer.echo(json.dumps({f"{s:g}": one for s, one in by_spare.items()}))
         else:
-            _print_table(sensitivity_table(by_spare, "useful"))
+            print_wide(sensitivity_table(by_spare, "useful"))
         return
     began = time.monotonic()
     with _progress() as show:
@@ -235,7 +227,7 @@ def drill(
     elif as_json:
         typer.echo(json.dumps(results))
     else:
-        _print_table(table(results))
+        print_wide(table(results))
         typer.echo(summary(results))
     typer.echo(f"{took:.1f} s, {results['events'] / took:,.0f} events a second", err=True)
     for file in filter(None, (report, picture)):

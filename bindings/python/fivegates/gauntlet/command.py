@@ -11,11 +11,11 @@ import typing
 
 import typer
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from fivegates.console import print_wide
 from fivegates.gauntlet.plan import (STANDARD, Plan, choose, read_plan,
                                      standard_plan)
 from fivegates.gauntlet.play import Result, play
@@ -66,18 +66,6 @@ def _write(path: str, text: str, mode: str = "w") -> None:
         raise GauntletError(f"{path}: {exc.strerror or exc}") from None
 
 
-def _print(result: Result) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    table = result_table(result)
-    wanted = Measurement.get(console, console.options.update(max_width=1000),
-                             table)
-    console.width = max(console.width, wanted.maximum)
-    console.print(table)
-    for line in findings_text(result):
-        console.print(Text(line))
-    console.print(Text(summary(result)))
-
-
 def gauntlet(
     command: typing.Annotated[typing.Optional[typing.List[str]], typer.Argument(metavar="-- CMD...", help="The program: it asks what it has to, and ends; exit code 0 says that all is well.", show_default=False)] = None,
     plan: typing.Annotated[str, typer.Option(help="YAML or JSON file with limits and faults.")] = "",
@@ -118,7 +106,8 @@ def gauntlet(
     if as_json:
         typer.echo(json.dumps(result_json(result), indent=2))
     else:
-        _print(result)
+        print_wide(result_table(result), *map(Text, findings_text(result)),
+                   Text(summary(result)))
     for path in filter(None, (report, junit)):
         typer.echo(f"report: {os.path.abspath(path)}", err=True)
     if not result.passed:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import fivegates
+from fivegates.console import print_wide
 from fivegates.errors import PolicyError
 from fivegates.reconcile.page import page
 from fivegates.reconcile.report import Report
@@ -79,7 +80,7 @@ def _out(report: Report, as_json: bool, csv: str, html: str, learned: str) -> No
     if as_json:
         report.write_json(sys.stdout.write)
     else:
-        Console(highlight=False, soft_wrap=True).print(terminal(report))
+        print_wide(terminal(report))
 
 
 def reconcile(

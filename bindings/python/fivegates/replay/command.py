@@ -10,9 +10,9 @@ import typing
 
 import typer
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import Progress
 
+from fivegates.console import print_wide
 from fivegates.replay.cards import Card, load, what_if
 from fivegates.replay.check import check
 from fivegates.replay.forecast import forecast
@@ -77,15 +77,6 @@ def run(ledgers: "typing.Sequence[str]", card: Card,
     return forecast_report(seen, card, found, before, again)
 
 
-def _print(report: Json) -> None:
-    """At its own width, also where the terminal is narrower or there is none."""
-    console = Console(highlight=False, soft_wrap=True)
-    rows = terminal(report)
-    wanted = Measurement.get(console, console.options.update(max_width=1000), rows)
-    console.width = max(console.width, min(wanted.maximum, 1000))
-    console.print(rows)
-
-
 def replay(
     ledgers: typing.Annotated[Many, typer.Argument(
         metavar="LEDGER...", help="Ledgers; rotated ones in order.")],
@@ -114,6 +105,6 @@ def replay(
     if as_json:
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        _print(report)
+        print_wide(terminal(report))
     if report["kind"] == "check" and not report["check"]["exact"]:
         raise typer.Exit(1)

@@ -10,11 +10,11 @@ import sys
 import typing
 
 import typer
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
+from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from fivegates.console import print_wide
 from fivegates.replay.cards import load
 from fivegates.status.day import report as sum_up
 from fivegates.status.live import StatusError, live
@@ -24,14 +24,6 @@ from fivegates.status.table import terminal
 __all__ = ["report", "status"]
 
 AsJson = typing.Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _print(rows: RenderableType) -> None:
-    """At its own width, also where the terminal is narrower or there is none."""
-    console = Console(highlight=False, soft_wrap=True)
-    wanted = Measurement.get(console, console.options.update(max_width=1000), rows)
-    console.width = max(console.width, min(wanted.maximum, 1000))
-    console.print(rows)
 
 
 def status(
@@ -60,7 +52,7 @@ def status(
                               "'fivegates[prometheus]'") from None
         typer.echo(text(state), nl=False)
     else:
-        _print(terminal(state))
+        print_wide(terminal(state))
 
 
 @contextlib.contextmanager
@@ -103,5 +95,4 @@ def report(
     if as_json:
         typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     else:
-        for line in sentences(summary):
-            _print(Text(line))
+        print_wide(*map(Text, sentences(summary)))

@@ -88,7 +88,7 @@ def _attention(routes: "list[Json]", out: Json) -> "list[str]":
     for one in routes:
         if one["breaker"] != "closed":
             said.append(f"route {one['route']}: breaker {one['breaker'].replace('_', ' ')}, "
-                        f"opened so often: {one['opened_count']}")
+                        f"opened {one['opened_count']} times so far")
         elif one["latch"] == "none" and one["health"] != "ok":
             said.append(f"route {one['route']}: {one['health'].replace('_', ' ')}")
     limit = out["limits"]["retries_per_hour"]
