@@ -13,7 +13,9 @@ import argparse
 import concurrent.futures
 import csv
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -292,6 +294,17 @@ def keep(folder: pathlib.Path, client: Guarded, bill: "list[Json]") -> None:
         table.writerows(bill)
 
 
+def next_steps(folder: pathlib.Path) -> str:
+    """The commands for what was kept, to be copied."""
+    script = pathlib.Path(sys.executable).parent / "fivegates"
+    command = "fivegates" if shutil.which("fivegates") else os.path.relpath(script)
+    return (f"\nIts ledger, its card and the provider's bill are in {folder}. What next:\n\n"
+            f"  {command} report {folder}/calls.jsonl\n"
+            f"  {command} reconcile {folder}/calls.jsonl --bill {folder}/openrouter_activity.csv\n"
+            f"  {command} replay {folder}/calls.jsonl --card {folder}/card.yaml "
+            "--what-if retry_bucket.cap=5")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="fivegates' demo")
     parser.add_argument("--users", type=int, default=300, help="requests of each client (300)")
@@ -330,12 +343,7 @@ def main() -> int:
     console.print(table_of(runs, options.users))
     explain(console, guarded)
     if options.keep:
-        console.print(Text(
-            f"\nIts ledger, its card and the provider's bill are in {options.keep}. "
-            "What next, there:\n\n"
-            "  fivegates report calls.jsonl\n"
-            "  fivegates reconcile calls.jsonl --bill openrouter_activity.csv\n"
-            "  fivegates replay calls.jsonl --card card.yaml --what-if retry_bucket.cap=5"))
+        console.print(Text(next_steps(options.keep)), soft_wrap=True)
     return 0
 
 

@@ -13,7 +13,6 @@ import typing
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from fivegates.console import print_wide
 from fivegates.drill.goals import check_goals
