@@ -126,6 +126,21 @@ def test_a_live_region(region: str) -> None:
         assert "planted" not in text
 
 
+def test_a_card_that_is_not_the_programs(region: str) -> None:
+    """Its routes are fresh, which is not well: the open breaker is another's."""
+    card_file = pathlib.Path(region).parent / "card.json"
+    other = json.loads(card_file.read_text())
+    for route in other["routes"].values():
+        route["model"] = "another"
+    for contract in other.get("contracts", ()):
+        contract["fingerprint"] = "auto"
+    wrong = live(region, fivegates.Policy.loads(other, auto_fingerprint=True), other)
+    assert wrong["attention"] == ["7 answers, and no attempt on a route of this card: it "
+                                  "is not the card that the programs use; give theirs"]
+    right = live(region, fivegates.Policy.load(str(card_file)), {})
+    assert not any("not the card" in line for line in right["attention"])
+
+
 def test_looking_changes_nothing(region: str) -> None:
     file = pathlib.Path(region + ".fg1")
     policy = fivegates.Policy.load(str(pathlib.Path(region).parent / "card.json"))

@@ -79,6 +79,10 @@ def _attention(routes: "list[Json]", out: Json) -> "list[str]":
                "quota_latched": "its account is empty",
                "model_latched": "its configuration is refused"}
     said = []
+    served = sum(one[word] for one in out["workflows"] for word in RECOVERY[:3])
+    if served and not any(one["attempts"] for one in routes):
+        said.append(f"{served} answers, and no attempt on a route of this card: it is "
+                    "not the card that the programs use; give theirs")
     for one in routes:
         if one["latch"] != "none":
             wait = one["latch_for_ms"]
@@ -100,7 +104,8 @@ def _attention(routes: "list[Json]", out: Json) -> "list[str]":
 def live(region: str, policy: Policy, card: Json, procs: "int | None" = None) -> Json:
     """What a region holds about a card's routes and workflows, now.
 
-    Opens the file beside the programs that use it, and changes nothing in it.
+    Opens the file beside the programs that use it, and changes none of what they
+    share. A route that no program has used gets its place there.
     Raises StatusError where there is none, or it is of other sizes.
     """
     try:
