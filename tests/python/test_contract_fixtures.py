@@ -72,6 +72,10 @@ def test_rows_of_our_own(tmp_path: pathlib.Path) -> None:
     ({"id": "a", "request": {"messages": []}, "expect": EXPECT}, ":1: request.messages"),
     ({"id": "a", "request": {"messages": [{}], "n": 1}, "expect": EXPECT}, ":1: request.n"),
     ({"id": "a", "request": {"model": "m"}, "expect": EXPECT}, ":1: request.model"),
+    *(({"id": "a", "request": {"messages": [{"role": "user"}], key: value}, "expect": EXPECT},
+       f":1: request.{key} is a whole number") for key, value in (
+           ("max_tokens", -5), ("max_tokens", 10**20), ("max_completion_tokens", True),
+           ("max_completion_tokens", 0), ("max_tokens", "9"))),
     ({"question": "?"}, ":1: a row of no known format"),
     ([ROW], ":1: not an object"), ("text", ":1: not an object"),
 ])
@@ -87,6 +91,7 @@ def test_a_row_that_is_none(tmp_path: pathlib.Path, row: typing.Any, words: str)
     ('{"id": "a", "prompt": NaN}', ":1: not JSON: NaN"),
     ('{"id": ' + "[" * 100_000, ":1: not JSON"),
     ('{"id": 0.12345678901234567890}', ":1: not JSON: 0.12345678901234567890 is not exact"),
+    ('{"id": 0e9999999999999999999999}', ":1: not JSON: 0e9999999999999999999999 is not exact"),
     (json.dumps({**ROW, "prompt": "\ud800"}), ":1: half a surrogate"),
 ])
 def test_a_file_that_is_none(tmp_path: pathlib.Path, text: typing.Any, words: str) -> None:

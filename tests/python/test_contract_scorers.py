@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fivegates.contract import scorers
+from fivegates.contract import patterns, schemas, scorers
 from fivegates.contract.scorers import (WHOLE, Answer, ScorerBroke, ScorerError,
                                         judge_of, same_json)
 
@@ -107,7 +107,13 @@ def test_tool_calls() -> None:
     ({"scorer": "json_schema", "schema": {"type": "strin"}}, "schema is none"),
     ({"scorer": "json_schema", "schema": {"$ref": "http://127.0.0.1:9/s"}}, "leads out"),
     ({"scorer": "json_schema", "schema": {"items": {"$ref": "other.json"}}}, "leads out"),
-    ({"scorer": "json_schema", "schema": {"$ref": "#/$defs/none"}}, "cannot be used"),
+    ({"scorer": "json_schema", "schema": {"$ref": "#/$defs/none"}}, "leads nowhere"),
+    *(({"scorer": "json_schema", "schema": {"properties": {"const": schema}}}, words)
+      for schema, words in [
+          ({"$ref": "#/$defs/none"}, "leads nowhere"), ({"$ref": "#none"}, "leads nowhere"),
+          ({"$ref": "http://h/s"}, "leads out"), ({"$id": "http://h/s"}, "without one"),
+          ({"pattern": "a" * 3000}, "longer than"), ({"pattern": "("}, "schema is none")]),
+    ({"scorer": "regex", "pattern": "(" * 900 + ")" * 900}, "too deep"),
     ({"scorer": "json_schema", "schema": {"patternProperties": {"a": {}}}}, "propertyNames"),
     ({"scorer": "json_schema", "schema": {
         "$schema": "http://json-schema.org/draft-07/schema#"}}, "2020-12"),
@@ -126,16 +132,33 @@ def test_what_is_refused(expect: typing.Any, words: str) -> None:
 
 
 def test_a_pattern_that_explodes_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorers, "REGEX_S", 0.02)
+    monkeypatch.setattr(patterns, "REGEX_S", 0.02)
     before = threading.active_count()
     text = "a" * 60 + "b"
     found = judged({"scorer": "regex", "pattern": "(a|aa)+$"}, text)
     assert (found.passed, found.reason) == (False, "regex took over 0.02 s")
     # What was not told does not pass by its negation, nor inside a schema.
     assert not judged({"scorer": "regex", "pattern": "(a|aa)+$", "not": True}, text).passed
-    assert not judged({"scorer": "json_schema", "schema": {"pattern": "(a|aa)+$"}},
-                      json.dumps(text)).passed
+    for schema in ({"pattern": "(a|aa)+$"}, {"not": {"pattern": "(a|aa)+$"}}):
+        assert not judged({"scorer": "json_schema", "schema": schema},
+                          json.dumps(text)).passed
     assert threading.active_count() == before
+
+
+def test_a_schema_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    laughs: Json = {"$defs": {f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 10}
+                              for number in range(12)}, "$ref": "#/$defs/d0"}
+    laughs["$defs"]["d12"] = {}
+    for schema, seconds, words in (
+            (laughs, 0.02, "took over 0.02 s"), ({"$ref": "#"}, 99, "a reference to itself"),
+            ({"not": {"$ref": "#"}}, 99, "a reference to itself")):
+        monkeypatch.setattr(schemas, "SCHEMA_S", seconds)
+        found = judged({"scorer": "json_schema", "schema": schema}, "1")
+        assert not found.passed and words in found.reason
+    with pytest.raises(ScorerBroke, match="the schema of case c cannot be used"):
+        judge_of({"scorer": "json_schema", "schema": {
+            "default": {"type": "none"}, "properties": {"a": {"$ref": "#/default"}}}}, {}).of(
+                Answer('{"a": 1}'), {"id": "c"})
 
 
 def test_a_reason_repeats_nothing_of_the_answer() -> None:
@@ -150,7 +173,8 @@ def test_a_reason_repeats_nothing_of_the_answer() -> None:
             assert not found.passed and secret not in found.reason
 
 
-@pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000, "9" * 10_000])
+@pytest.mark.parametrize("deep", [
+    "1e9999999999999999999999", "[" * 100_000, '{"a":' * 100_000, "9" * 10_000])
 def test_an_answer_nobody_can_read_does_not_pass(deep: str) -> None:
     assert not passes({"scorer": "json", "value": []}, deep)
     assert not passes({"scorer": "json_schema", "schema": {}}, deep)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fivegates
 from fivegates.contract import targets
 from fivegates.contract.targets import Http, Reply, Side, http_client, reply_of
-from fivegates.contract.wire import CannotSay, assembled, body_of
+from fivegates.contract.wire import CannotSay, assembled, body_of, output_limit
 from fivegates.errors import StreamError
 
 httpx = pytest.importorskip("httpx")
@@ -77,6 +77,14 @@ def test_what_messages_cannot_say(change: Json) -> None:
     with pytest.raises(CannotSay, match="output limit"):
         body_of("messages", no_limit, "m", None)
     assert body_of("messages", no_limit, "m", 5)["max_tokens"] == 5
+
+
+def test_the_larger_of_two_limits_counts() -> None:
+    """A server may know only one of them, and bill by it."""
+    for limits in ({"max_tokens": 9, "max_completion_tokens": 1},
+                   {"max_tokens": 1, "max_completion_tokens": 9}, {"max_tokens": 9}):
+        assert output_limit(limits) == 9
+    assert output_limit({"max_tokens": None}) is None
 
 
 # ---- streams

@@ -28,6 +28,7 @@ from fivegates.contract import fixtures_promptfoo as promptfoo
 from fivegates.contract import fixtures_rows as rows_of
 from fivegates.contract.mapping import FixtureError, Json, Unsupported, canonical
 from fivegates.contract.scorers import Function, Judge, ScorerError, judge_of
+from fivegates.contract.wire import LIMITS
 from fivegates.errors import PolicyError
 from fivegates.yaml import place_of, to_json
 
@@ -40,6 +41,7 @@ _DOCUMENTS = (".json", ".yaml", ".yml")
 _OWN = ("id", "prompt", "request", "expect")
 # What the run itself says of a request, or cannot score.
 _TAKEN = ("model", "stream", "stream_options", "n")
+_TOKENS_MAX = 1_000_000_000  # no answer is so long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +240,11 @@ def _no_constant(word: str) -> typing.NoReturn:
 def _number(text: str) -> float:
     """A double that is the number written: another would be hashed and compared."""
     value = float(text)
-    if decimal.Decimal(repr(value)) != decimal.Decimal(text):
+    try:
+        exact = decimal.Decimal(repr(value)) == decimal.Decimal(text)
+    except decimal.InvalidOperation:  # an exponent that no decimal has
+        exact = False
+    if not exact:
         raise ValueError(f"{text} is not exact as a double; write it as a text")
     return value
 
@@ -279,6 +285,11 @@ def _check_request(place: str, request: object) -> None:
     for key in _TAKEN:
         if key in request:
             raise FixtureError(f"{place}: request.{key} is the run's to say; take it out")
+    for key in LIMITS:
+        limit = request.get(key)
+        if limit is not None and (type(limit) is not int or not 0 < limit <= _TOKENS_MAX):
+            raise FixtureError(f"{place}: request.{key} is a whole number from 1 to "
+                               f"{_TOKENS_MAX}")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages or not all(
             isinstance(one, dict) and isinstance(one.get("role"), str)

@@ -8,15 +8,20 @@ be judged at all, is not asked here: see runs.py.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import decimal
 import fractions
 import importlib
 import json
+import math
 import re
 import sys
 import typing
 
+from fivegates.contract import patterns, schemas
+from fivegates.contract.patterns import ScorerError
+from fivegates.contract.schemas import Schema, TooLong
 from fivegates.errors import FivegatesError
 
 __all__ = ["Answer", "BUILT_IN", "Function", "Judge", "Judgement", "ScorerBroke",
@@ -26,19 +31,10 @@ Json = typing.Dict[str, typing.Any]
 Function = typing.Callable[[Json, Json], typing.Any]
 
 WHOLE = 1_000_000  # ppm
-# Seconds of one search. A pattern that takes longer over an answer has met one
-# it explodes on; the answer does not pass.
-REGEX_S = 1.0
-_PATTERN_MAX = 2000
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 # Digits and exponent of a number that is compared exactly: beyond them is no
 # measurement, but memory.
 _DIGITS_MAX = 400
-_DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class ScorerError(ValueError):
-    """An `expect` that is none; the message says what to write."""
 
 
 class ScorerBroke(FivegatesError):
@@ -124,41 +120,18 @@ def _of_texts(match: "typing.Callable[[str, str], bool]") -> "typing.Callable[[J
 # ---- patterns
 
 
-def _compiled(pattern: str, ignore_case: bool) -> typing.Any:
-    if len(pattern) > _PATTERN_MAX:
-        raise ScorerError(f"the pattern is longer than {_PATTERN_MAX} characters")
-    try:
-        # Its search has a time-out; that of re has none.
-        regex: typing.Any = importlib.import_module("regex")
-    except ImportError:
-        raise ScorerError("patterns need the package regex; pip install "
-                          "'fivegates[contract]'") from None
-    try:
-        return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
-    except regex.error as exc:
-        raise ScorerError(f"the pattern does not compile: {exc}") from None
-
-
-def _found(compiled: typing.Any, text: str) -> "bool | None":
-    """Whether the pattern is in a text; None: not told in time."""
-    try:
-        return compiled.search(text, timeout=REGEX_S, concurrent=True) is not None
-    except TimeoutError:
-        return None
-
-
 def _regex(expect: Json) -> Verdict:
     _only(expect, "pattern", "ignore_case", "not")
     pattern = expect.get("pattern")
     if not isinstance(pattern, str) or not pattern:
         raise ScorerError("regex needs a pattern: a text that is not empty")
-    compiled = _compiled(pattern, _flag(expect, "ignore_case"))
+    compiled = patterns.compiled(pattern, _flag(expect, "ignore_case"))
     negate = _flag(expect, "not")
 
     def judge(answer: Answer, row: Json) -> Judgement:
-        found = _found(compiled, answer.text)
+        found = patterns.found_in(compiled, answer.text)
         if found is None:
-            return _yes(False, f"regex took over {REGEX_S:g} s")
+            return _yes(False, f"regex took over {patterns.REGEX_S:g} s")
         return _yes(found != negate, "not regex" if negate else "regex")
     return judge
 
@@ -190,10 +163,24 @@ def _refuse(word: str) -> typing.NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
+def _as_written(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:  # an exponent that no decimal has
+        raise ValueError("a number out of range") from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number out of range")
+    return value
+
+
 def _parsed(text: str, exact: bool = True) -> typing.Any:
     """One JSON document; ValueError, RecursionError. exact: numbers as decimals."""
     return json.loads(text, parse_constant=_refuse,
-                      parse_float=decimal.Decimal if exact else None)
+                      parse_float=_as_written if exact else _finite)
 
 
 def _json(expect: Json) -> Verdict:
@@ -210,69 +197,26 @@ def _json(expect: Json) -> Verdict:
     return judge
 
 
-def _walk(schema: object) -> None:
-    """Refuses what leads out of a schema, or past the guard on patterns."""
-    for at in schema if isinstance(schema, list) else ():
-        _walk(at)
-    if not isinstance(schema, dict):
-        return
-    for key, value in schema.items():
-        if key in ("$ref", "$dynamicRef") and isinstance(value, str) and (
-                not value.startswith("#")):
-            raise ScorerError(f"{key} {value} leads out of the schema; write it "
-                              "out under $defs")
-        if key == "patternProperties" and isinstance(value, dict):
-            raise ScorerError("patternProperties is not supported; use "
-                              "propertyNames with a pattern, or a function")
-        if key not in ("const", "enum", "default", "examples"):
-            _walk(value)
-
-
-def _pattern_keyword(validator: typing.Any, pattern: str, instance: object,
-                     schema: Json) -> "typing.Iterator[typing.Any]":
-    if isinstance(instance, str) and not _found(_compiled(pattern, False), instance):
-        yield importlib.import_module("jsonschema").ValidationError("pattern")
-
-
-def _validator(schema: object) -> typing.Any:
-    if not isinstance(schema, (dict, bool)):
-        raise ScorerError("json_schema needs a schema: an object")
-    if isinstance(schema, dict) and schema.get("$schema", _DRAFT) != _DRAFT:
-        raise ScorerError(f"$schema is {schema['$schema']}; schemas are read by "
-                          f"{_DRAFT}")
-    try:
-        jsonschema: typing.Any = importlib.import_module("jsonschema")
-        referencing: typing.Any = importlib.import_module("referencing")
-    except ImportError:
-        raise ScorerError("json_schema needs the package jsonschema; pip install "
-                          "'fivegates[contract]'") from None
-    kind: typing.Any = jsonschema.validators.extend(
-        jsonschema.Draft202012Validator, {"pattern": _pattern_keyword})
-    try:
-        _walk(schema)
-        kind.check_schema(schema)
-    except jsonschema.SchemaError as exc:
-        raise ScorerError(f"the schema is none: {exc.json_path}: {exc.message:.200}"
-                          ) from None
-    except RecursionError:
-        raise ScorerError("the schema is nested too deep") from None
-    # A registry of its own: the default one may fetch what a $ref names.
-    return kind(schema, registry=referencing.Registry())
-
-
 def _json_schema(expect: Json) -> Verdict:
     _only(expect, "schema")
-    validator = _validator(expect.get("schema"))
-    try:  # a reference to nowhere shows when it is followed
-        validator.is_valid({})
-    except Exception as exc:
-        raise ScorerError(f"the schema cannot be used: {exc}") from None
+    schema = Schema(expect.get("schema"))
 
     def judge(answer: Answer, row: Json) -> Judgement:
         try:
-            error = next(validator.iter_errors(_parsed(answer.text, exact=False)), None)
-        except (ValueError, RecursionError, OverflowError):
+            value = _parsed(answer.text, exact=False)
+        except (ValueError, RecursionError):
             return _yes(False, "json_schema: not one JSON document")
+        try:
+            error = schema.check(value)
+        except RecursionError:
+            return _yes(False, "json_schema: nested too deep, or a reference to itself")
+        except TooLong:
+            return _yes(False, f"json_schema took over {schemas.SCHEMA_S:g} s")
+        except (ArithmeticError, ValueError):  # multipleOf, of numbers without bound
+            return _yes(False, "json_schema: a number out of range")
+        except Exception as exc:  # a reference to what is no schema
+            raise ScorerBroke(f"the schema of case {row['id']} cannot be used: "
+                              f"{type(exc).__name__}; mend it and run again") from exc
         # The schema's own path: the answer's would repeat its keys.
         return _yes(error is None, "" if error is None else "json_schema: " + (
             "/".join(map(str, error.absolute_schema_path)) or "the schema"))
@@ -327,7 +271,10 @@ def _exact(text: str) -> "fractions.Fraction | None":
     text = text.strip()
     if not _NUMBER.fullmatch(text) or len(text) > _DIGITS_MAX:
         return None
-    value = decimal.Decimal(text)
+    try:
+        value = _as_written(text)
+    except ValueError:
+        return None
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or abs(exponent) > _DIGITS_MAX:
         return None
@@ -383,7 +330,7 @@ def function_of(name: str) -> Function:
         sys.path.insert(0, "")  # where the command was started
     try:
         found: typing.Any = importlib.import_module(module)
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise ScorerError(f"the module {module} does not load: "
                           f"{type(exc).__name__}: {exc}") from None
     for part in attribute.split("."):
@@ -417,9 +364,11 @@ def _called(expect: Json, name: str, function: Function) -> Verdict:
 
     def judge(answer: Answer, row: Json) -> Judgement:
         try:
-            value = function({"text": answer.text, "tool_calls": list(answer.tool_calls),
-                              "finish_reason": answer.finish}, {**row, "expect": expect})
-        except Exception as exc:  # its words might repeat the answer
+            # Copies: what it does to them is not done to the cases.
+            value = function(*copy.deepcopy((
+                {"text": answer.text, "tool_calls": list(answer.tool_calls),
+                 "finish_reason": answer.finish}, {**row, "expect": expect})))
+        except BaseException as exc:  # also sys.exit(); its words might repeat the answer
             raise ScorerBroke(f"{name} raised {type(exc).__name__} for case "
                               f"{row['id']}; mend it and run again") from exc
         share = _share(value, name)

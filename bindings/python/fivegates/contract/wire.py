@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import typing
 
-__all__ = ["CannotSay", "WIRES", "assembled", "body_of", "output_limit"]
+__all__ = ["CannotSay", "LIMITS", "WIRES", "assembled", "body_of", "output_limit"]
 
 Json = typing.Dict[str, typing.Any]
 Wire = typing.Literal["chat", "messages"]
 WIRES: "tuple[Wire, ...]" = ("chat", "messages")
 
-_LIMITS = ("max_completion_tokens", "max_tokens")
+LIMITS = ("max_completion_tokens", "max_tokens")
 # Of a chat request, what messages calls by the same name.
 _SAME = ("temperature", "top_p", "top_k", "metadata", "service_tier", "thinking")
 
@@ -21,12 +21,9 @@ class CannotSay(ValueError):
 
 
 def output_limit(request: Json) -> "int | None":
-    """The output limit a chat request states, in tokens."""
-    for name in _LIMITS:
-        value = request.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
+    """The output limit a chat request states, in tokens; the larger where it states
+    two, as a server may know only one of them."""
+    return max((request[name] for name in LIMITS if request.get(name)), default=None)
 
 
 def body_of(wire: Wire, request: Json, model: str, max_tokens: "int | None") -> Json:
@@ -71,7 +68,7 @@ def _messages_body(request: Json, model: str, max_tokens: "int | None") -> Json:
             out["tool_choice"] = _choice(value)
         elif key == "parallel_tool_calls":
             pass  # below: it is part of tool_choice there
-        elif key not in ("messages", *_LIMITS):
+        elif key not in ("messages", *LIMITS):
             raise CannotSay(f"{key} has no form in messages")
     if request.get("parallel_tool_calls") is False:
         out["tool_choice"] = {**out.get("tool_choice", {"type": "auto"}),
