@@ -169,6 +169,44 @@ def test_a_file_of_another_hand(tmp_path: pathlib.Path) -> None:
     assert path.read_bytes() == b"\xef\xbb\xbf" + linked.text.encode()
     assert sorted(os.listdir(tmp_path)) == ["card.yaml", "link.yaml"]
 
+SMALL = {"version": 1, "routes": {"a": {"provider": "p", "model": "m"}},
+         "workflows": {"w": {"routes": ["a"], "hold_ms": 0}}}
+
+
+def test_what_is_written_is_said_to_be(tmp_path: pathlib.Path,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a folder cannot be waited for, and where a link or the directory turned."""
+    opened(tmp_path, PLAIN)
+    (tmp_path / "other.yaml").write_text(PLAIN)
+    (tmp_path / "link.yaml").symlink_to("card.yaml")
+    monkeypatch.chdir(tmp_path)
+    card = CardFile.open("link.yaml")
+    card.put_price("spare", "free")
+    (tmp_path / "link.yaml").unlink()
+    (tmp_path / "link.yaml").symlink_to("other.yaml")
+    monkeypatch.chdir("/")
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(22, "Invalid argument")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    card.save()
+    assert (tmp_path / "card.yaml").read_text() == card.text
+    assert (tmp_path / "other.yaml").read_text() == PLAIN
+    assert sorted(os.listdir(tmp_path)) == ["card.yaml", "link.yaml", "other.yaml"]
+
+
+@pytest.mark.parametrize("text", [
+    "\ufeff\ufeff" + json.dumps(SMALL), json.dumps(SMALL).replace(
+        '"hold_ms": 0', '"hold_ms": 0e9999999999999999999999')])
+def test_a_card_that_only_the_engine_reads(tmp_path: pathlib.Path, text: str) -> None:
+    (tmp_path / "card.json").write_text(text)
+    with pytest.raises(ContractError, match="card.json: the engine reads this card"):
+        CardFile.open(tmp_path / "card.json")
+
 
 # ---- any card, however it is laid out
 

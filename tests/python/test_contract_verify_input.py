@@ -9,6 +9,7 @@ import sys
 import typing
 
 import pytest
+import typer
 
 from .contract_rig import TOOL, Bench, bench, row, serve
 
@@ -104,6 +105,84 @@ def judge(answer, row):
     assert bench.run("--call", "plain:ask", "--fresh", "--scorer", judge)[0] == 2
     assert "raised KeyError for case one" in bench.output and bench.lines() == []
     assert "contracts" not in bench.now()
+
+
+@pytest.mark.parametrize("body, code, words", [
+    ("def ask(request, route):\n    raise SystemExit(0)", 2, "--call raised SystemExit"),
+    ("async def ask(request, route):\n    raise SystemExit(0)", 2, "--call raised SystemExit"),
+    ("def ask(request, route):\n    raise KeyboardInterrupt", 2, "raised KeyboardInterrupt"),
+    ("async def ask(request, route):\n    raise asyncio.CancelledError", 3, ""),
+    ("def ask(request, route):\n    return None", 2, "--call returned NoneType"),
+    ("def ask(request, route):\n    return b'loopback'", 2, "--call returned bytes"),
+    ("raise SystemExit(0)", 2, "does not load: SystemExit")])
+def test_a_function_that_ends_the_program_or_says_nothing(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch, body: str, code: int, words: str) -> None:
+    """Exit code 0 would say that the evidence is there."""
+    name = function(bench, monkeypatch, body)
+    assert bench.write().run("--call", name)[0] == code
+    assert words in bench.output and "contracts" not in bench.now()
+
+
+MEDDLER = """
+def ask(request, route):
+    print("asked")
+    SEEN.append(len(request["messages"]))
+    request["messages"].clear()
+    os.chdir("/")
+    return "loopback"
+def judge(answer, row):
+    print("judged")
+    row["request"].clear()
+    return answer["text"] == "loopback"
+def leave(answer, row):
+    raise SystemExit(0)
+"""
+
+
+def test_a_function_that_meddles(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints, and does to what it is given and to the directory, is its own."""
+    name = function(bench, monkeypatch, MEDDLER)
+    judge = name.replace(":ask", ":judge")
+    bench.write(row("one", {"scorer": judge}, {"scorer": judge}, max_tokens=9))
+    monkeypatch.chdir(bench.folder)
+    bench.card = bench.card.relative_to(bench.folder)
+    code, report = bench.run("--call", name, "--scorer", judge)
+    monkeypatch.chdir(bench.folder)
+    assert code == 0 and report["failing"] == [] and bench.contract()["evidence"]
+    assert sys.modules[name.partition(":")[0]].SEEN == [1, 1]
+    bench.write(row("one", {"scorer": name.replace(":ask", ":leave")}))
+    assert bench.run("--call", name, "--fresh", "--scorer", name.replace(":ask", ":leave"))[0] == 2
+    assert "leave raised SystemExit for case one" in bench.output
+
+
+def test_a_function_that_hangs_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, """
+import threading
+HEARD, END, LEFT = threading.Event(), threading.Event(), threading.Event()
+def ask(request, route):
+    return "loopback"
+def judge(answer, row):
+    os.kill(os.getpid(), signal.SIGINT)
+    HEARD.wait(30)
+    os.kill(os.getpid(), signal.SIGINT)
+    END.wait(30)
+    LEFT.set()
+""")
+    judge = name.replace(":ask", ":judge")
+    bench.write(row("one", {"scorer": judge}))
+    say = typer.echo
+
+    def heard(*args: typing.Any, **options: typing.Any) -> None:
+        sys.modules[name.partition(":")[0]].HEARD.set()
+        say(*args, **options)
+
+    monkeypatch.setattr(typer, "echo", heard)
+    code, report = bench.run("--call", name, "--scorer", judge, "--concurrency", "1")
+    module = sys.modules[name.partition(":")[0]]
+    assert not module.LEFT.is_set()
+    assert code == 3 and report["stopped"]["kind"] == "interrupt"
+    module.END.set()
+    assert module.LEFT.wait(30)
 
 
 def test_an_interrupt_lets_paid_answers_come(
@@ -218,6 +297,14 @@ def test_bad_input_asks_nothing(bench: Bench, serve: typing.Any, change: typing.
         bench.write()
     code, _ = bench.run(*more)
     assert code == 2 and words in " ".join(bench.output.replace("│", " ").split())
+    assert server.asked() == [] and not bench.results.exists()
+
+
+def test_a_card_that_may_not_be_written_asks_nothing(
+        bench: Bench, serve: typing.Any) -> None:
+    server = serve()
+    bench.at(server).card.chmod(0o444)
+    assert bench.run()[0] == 2 and "read-only" in bench.output
     assert server.asked() == [] and not bench.results.exists()
 
 

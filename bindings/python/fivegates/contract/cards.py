@@ -3,12 +3,14 @@ before it is written, and touches nothing but what it is about."""
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import difflib
 import fcntl
 import json
 import os
 import pathlib
+import stat
 import tempfile
 import typing
 
@@ -48,7 +50,12 @@ def _load(text: str, is_json: bool, file: str) -> _Loaded:
             exc.line, exc.column = place_of(exc.path, places)
         raise PolicyError(exc.message, exc.code, exc.path, exc.line, exc.column,
                           file) from None
-    return _Loaded(json.loads(source, parse_float=decimal.Decimal), policy)
+    try:
+        return _Loaded(json.loads(source, parse_float=decimal.Decimal), policy)
+    except (ValueError, decimal.InvalidOperation):  # a second BOM; 1e-9999999999999999999
+        raise ContractError(f"{file}: the engine reads this card, and JSON's own readers "
+                            "do not; take out a second byte-order mark, and write "
+                            "numbers out without an exponent") from None
 
 
 class CardFile:
@@ -61,6 +68,9 @@ class CardFile:
 
     def __init__(self, path: str, raw: bytes, is_json: bool, text: str) -> None:
         self.path = path
+        # Where it was read: a link may turn, and a function of the user's change
+        # the directory, before it is written.
+        self._real = os.path.realpath(path)
         self._raw = raw
         self._is_json = is_json
         self.text = self._old = text
@@ -186,11 +196,10 @@ class CardFile:
         """
         if not self.changed:
             return
-        real = os.path.realpath(self.path)
         raw = (_BOM if self._raw.startswith(_BOM) else b"") + self.text.encode()
         try:
-            with open(real, "rb") as file:
-                self._replace(file, real, raw)
+            with open(self._real, "rb") as file:
+                self._replace(file, raw)
         except BlockingIOError:
             raise ContractError(f"{self.path}: another program is writing it; "
                                 "try again") from None
@@ -199,11 +208,26 @@ class CardFile:
                                 "is as it was") from None
         self._raw, self._old = raw, self.text
 
-    def _replace(self, file: typing.BinaryIO, real: str, raw: bytes) -> None:
-        mode = os.fstat(file.fileno()).st_mode
-        if not mode & 0o222 or not os.access(real, os.W_OK):
+    def check_writable(self) -> None:
+        """ContractError where save() could not write; nothing is written."""
+        try:
+            mode = os.stat(self._real).st_mode
+        except OSError as exc:
+            raise ContractError(f"{self.path}: {exc.strerror or exc}; name a card "
+                                "that can be read") from None
+        if not stat.S_ISREG(mode):
+            raise ContractError(f"{self.path}: no plain file, so nothing can be written "
+                                "into it; name the card's own file")
+        if not mode & 0o222 or not os.access(self._real, os.W_OK):
             raise ContractError(f"{self.path}: the file is read-only; make it "
                                 "writable, or work on a copy")
+        if not os.access(os.path.dirname(self._real), os.W_OK | os.X_OK):
+            raise ContractError(f"{self.path}: its directory is read-only, and a card is "
+                                "replaced as a whole; make it writable, or work on a copy")
+
+    def _replace(self, file: typing.BinaryIO, raw: bytes) -> None:
+        self.check_writable()
+        real, mode = self._real, os.fstat(file.fileno()).st_mode
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         folder, name = os.path.split(real)
         made, new = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
@@ -218,13 +242,17 @@ class CardFile:
                                     "nothing was written, run the command again")
             os.replace(new, real)
         except BaseException:
-            os.unlink(new)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
             raise
-        held = os.open(folder, os.O_RDONLY)  # the new name is to outlive a crash
-        try:
-            os.fsync(held)
-        finally:
-            os.close(held)
+        # The new name is to outlive a crash, where folders can be waited for; it is
+        # written either way.
+        with contextlib.suppress(OSError):
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(held)
+            finally:
+                os.close(held)
 
 
 def _copied(data: typing.Any) -> typing.Any:

@@ -23,6 +23,7 @@ from fivegates.contract.results import Key, Results
 from fivegates.contract.scorers import WHOLE, Answer
 from fivegates.contract.spend import Cap, cost_nusd, hidden_tokens, usd, worst_nusd
 from fivegates.contract.targets import Reply, Side, Target
+from fivegates.contract.threads import in_thread
 from fivegates.contract.wire import output_limit
 from fivegates.errors import FivegatesError, Refused
 from fivegates.evidence import evidence_of
@@ -140,6 +141,7 @@ class Run:
         self._streak = dict.fromkeys(sides, 0)
         self._wake = asyncio.Event()
         self._broke: "Exception | None" = None
+        self._wanted = len(cases) * len(sides)
         # Side by side, so that a run that is stopped has measured both alike.
         # A case that ended by an error was not answered: it is asked again.
         self._left = collections.deque(
@@ -162,6 +164,8 @@ class Run:
                 self._results.sync()
         if self._broke is not None:
             raise self._broke
+        if self.stopped is None and len(self._results.done) < self._wanted:
+            self.stop("interrupt", "a call was cancelled")  # by a function of the user's
         if self.stopped is None:
             self.stopped = self._unanswered()
         return self.stopped
@@ -350,7 +354,7 @@ class Run:
         answer = reply.answer
         if answer.finish not in _GOOD_ENDS:
             return self._facts(reply, False, 0, [f"ended by {answer.finish}"])
-        found = [await asyncio.to_thread(judge.of, answer, case.row)
+        found = [await in_thread(judge.of, answer, case.row)
                  for judge in case.judges]
         return self._facts(reply, all(one.passed for one in found),
                            min((one.ppm for one in found), default=WHOLE),

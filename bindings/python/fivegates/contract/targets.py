@@ -7,8 +7,8 @@ made, and is in no message, no line and no exception's text of this package.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import copy
 import dataclasses
 import inspect
 import json
@@ -22,6 +22,7 @@ import zlib
 from fivegates.answers import answer_of
 from fivegates.attempt import Attempt
 from fivegates.contract.scorers import Answer
+from fivegates.contract.threads import in_thread
 from fivegates.contract.wire import WIRES, CannotSay, Wire, assembled, body_of
 from fivegates.edits import edit
 from fivegates.errors import FivegatesError, StreamError
@@ -142,19 +143,23 @@ class Called:
     async def send(self, attempt: Attempt, body: Json) -> Reply:
         route = {key: self._side.route[key] for key in (
             "name", "provider", "model", "base_url", "key_env", "api")}
+        given = copy.deepcopy(body)  # what it does to it is not done to the cases
         began = time.monotonic()
         attempt.sent()
         try:
             if inspect.iscoroutinefunction(self._function):
-                result = await self._function(body, route)
+                result = await self._function(given, route)
             else:
-                result = await asyncio.to_thread(self._function, body, route)
-        except Exception as exc:
-            if evidence_of(exc) is not None:
+                result = await in_thread(self._function, given, route)
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # its own sys.exit()
+            if isinstance(exc, Exception) and evidence_of(exc) is not None:
                 raise
             # No failed request, but a mistake in it. Its words may hold a prompt.
             raise TargetError(f"the function of --call raised {type(exc).__name__}; "
                               "mend it and run again") from exc
+        if not answer_of(result):
+            raise TargetError(f"the function of --call returned {type(result).__name__}; "
+                              "return a text, or an answer in an API's form")
         return reply_of(result, None, round((time.monotonic() - began) * 1000))
 
     async def close(self) -> None:

@@ -177,6 +177,12 @@ def _progress(total: int) -> "typing.Iterator[typing.Callable[[str, str], None]]
         yield show
 
 
+def _prints_aside() -> "contextlib.AbstractContextManager[object]":
+    """What a function of the user's prints goes to standard error: the report alone
+    is on standard output."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
 async def _run(run: Run, targets: "dict[str, Target]") -> "Stop | None":
     try:
         return await run.run()
@@ -266,12 +272,15 @@ def verify(
         typer.echo(json.dumps({"workflow": workflow, "route": route, "twin": True})
                    if as_json else words)
         return
+    file.check_writable()  # before anything is paid
     try:
-        default, functions = _functions(scorer or ())
+        with _prints_aside():
+            default, functions = _functions(scorer or ())
         sides = {"primary": _side(file, workflow, "primary", primary, primary_url),
                  "route": _side(file, workflow, "route", route, route_url)}
         found = read_fixtures(fixtures, default, functions, skip_unsupported)
-        targets = _targets(sides, call, concurrency)
+        with _prints_aside():
+            targets = _targets(sides, call, concurrency)
     except ScorerError as exc:
         raise ContractError(str(exc)) from None
     limit = _nusd(max_usd)
@@ -285,7 +294,7 @@ def verify(
             file.data, workflow, {"primary": primary, "route": route}), json=True))
         left = 2 * len(found.cases) - sum(
             line["result"] != "error" for line in results.done.values())
-        with _progress(max(left, 1)) as show:
+        with _progress(max(left, 1)) as show, _prints_aside():
             run = Run(found.cases, sides, targets, engine, results, cap, concurrency,
                       streamed=not call, keep_answers=keep_answers, show=show,
                       say=lambda words: typer.echo(words, err=True))
