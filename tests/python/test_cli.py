@@ -285,3 +285,14 @@ def test_the_demo_card() -> None:
     code, out, _ = cli("check", card)
     assert code == 0
     assert "not_approved" not in out
+
+
+@pytest.mark.parametrize("args, words", [
+    (("show",), "Missing argument"), (("show", "card.yaml", "--nwo", "x"), "No such option"),
+    (("approve", "card.yaml", "--json"), "Missing option"),
+    (("verify", "card.yaml", "--days", "0"), "--days"),
+    (("show", "none.yaml"), "No such file")])
+def test_a_mistake_in_the_arguments_is_json_too(args: "tuple[str, ...]", words: str) -> None:
+    code, out, err = cli("contract", *args, *(() if "--json" in args else ("--json",)))
+    assert code == 2 and words in json.loads(out)["error"]["message"], out
+    assert err

@@ -395,6 +395,21 @@ def run() -> None:
             _print_json({"error": {"message": message}})
         typer.echo(f"fivegates: {message}", err=True)
         sys.exit(2)
+    except SystemExit as exc:  # how a mistake in the arguments ends, and an interrupt
+        said = _said(exc.__context__)
+        if wants_json and said is not None:
+            _print_json({"error": {"message": said}})
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+
+
+def _said(cause: "BaseException | None") -> "str | None":
+    """What the argument parser said on standard error, where it ended the command."""
+    if isinstance(cause, typer.Abort):
+        return "aborted"
+    if isinstance(cause, typer.Exit):
+        return "interrupted" if cause.exit_code == 130 else None
+    say = getattr(cause, "format_message", None)
+    return None if say is None else str(say())
