@@ -93,7 +93,7 @@ def test_tool_choice_may_come_first(engine: fivegates.Engine) -> None:
 def test_unknown_workflow(engine: fivegates.Engine) -> None:
     with pytest.raises(fivegates.ArgumentError) as caught:
         engine.begin("nope")
-    assert "no workflow 'nope'; it has ('w'," in str(caught.value)
+    assert "no workflow 'nope'; it has: w, " in str(caught.value)
     assert caught.value.result == "arg"
     with pytest.raises(TypeError, match="needs the workflow"):
         engine.begin()  # type: ignore[call-arg]

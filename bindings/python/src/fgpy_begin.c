@@ -213,12 +213,16 @@ static PyObject *begin_refused(fgpy_engine *e, const fg_request *r,
     PyObject *name =
         PyUnicode_DecodeUTF8(r->workflow.ptr ? r->workflow.ptr : "",
                              (Py_ssize_t)r->workflow.len, "replace");
-    if (name != NULL) {
+    PyObject *comma = PyUnicode_FromString(", ");
+    PyObject *known =
+        comma != NULL ? PyUnicode_Join(comma, e->policy->workflows) : NULL;
+    if (name != NULL && known != NULL) {
       PyErr_Format(e->st->argument_error,
-                   "the card has no workflow %R; it has %R", name,
-                   e->policy->workflows);
-      Py_DECREF(name);
+                   "the card has no workflow %R; it has: %U", name, known);
     }
+    Py_XDECREF(name);
+    Py_XDECREF(comma);
+    Py_XDECREF(known);
     return NULL;
   }
   if (rc == FG_ERR_ARG && r->call_id.len > FG_CALL_ID_MAX) {
