@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -306,7 +308,9 @@ def test_results_of_something_else_are_refused(
         assert len(bench.lines()) == 8
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", '{"line": "case"}\n', "[1]\n"])
+@pytest.mark.parametrize("text", [
+    "", "hello\n", "hello\nand half a line", '{"line": "case"}\n{"line', "[1]\n",
+    '{"line":' + "[" * 100_000 + "\n"])
 def test_a_file_that_is_no_results(bench: Bench, serve: typing.Any, text: str) -> None:
     bench.at(serve())
     bench.results.write_text(text)
@@ -324,6 +328,40 @@ def test_a_line_that_is_none_is_named(bench: Bench, serve: typing.Any) -> None:
     lines = bench.results.read_text().splitlines(True)
     bench.results.write_text("".join([*lines[:3], '{"line": "case"}\n', *lines[3:]]))
     assert bench.run()[0] == 2 and "r.jsonl:4: a line that is none" in bench.output
+    [number] = [at for at, line in enumerate(lines) if '"line": "case"' in line][:1]
+    for change in ({"cost_nusd": -1}, {"cost_nusd": 1.5}, {"score_ppm": 10**7},
+                   {"at": "yesterday"}, {"at": 5}, {"side": "x"}, {"billed": None},
+                   {"reasons": 5}, {"latency_ms": "x"}, {"call": float("inf")},
+                   {"held_nusd": -5, "line": "sent"}, {"id": None}, {"id": "zzz"}):
+        changed = json.dumps({**json.loads(lines[number]), **change}) + "\n"
+        bench.results.write_text("".join([*lines[:number], changed, *lines[number + 1:]]))
+        assert bench.run()[0] == 2, change
+        assert ("has the case zzz" if change == {"id": "zzz"} else
+                f"r.jsonl:{number + 1}: a line that is none") in bench.output
+    bench.results.write_text("".join(lines) + "[" * 100_000 + "\n")
+    assert bench.run()[0] == 2 and "a line that is none" in bench.output
+
+
+def test_results_are_a_plain_file(bench: Bench, serve: typing.Any) -> None:
+    """No pipe is waited for; and of none could a run go on."""
+    server = serve()
+    os.mkfifo(bench.results)
+    for path in (str(bench.results), "/dev/null"):
+        assert bench.at(server).run("--out", path)[0] == 2 and "no plain file" in bench.output
+    assert server.asked() == []
+
+
+def test_results_put_away_while_they_were_locked(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another run's --fresh: what is paid for would be written into the old file."""
+    Results.open(str(bench.results), {"a": 1}).close()
+
+    def flock(*_: object) -> None:
+        os.replace(bench.results, bench.folder / "r.jsonl.old")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(ResultsError, match="another run is writing"):
+        Results.open(str(bench.results), {"a": 1})
 
 
 def test_results_are_written_by_one_run_at_a_time(bench: Bench) -> None:

@@ -12,19 +12,22 @@ in between has paid for nothing that is not written here.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import json
 import os
+import stat
 import typing
 
 from fivegates.errors import FivegatesError
 
-__all__ = ["Results", "ResultsError"]
+__all__ = ["Results", "ResultsError", "SIDES"]
 
 Json = typing.Dict[str, typing.Any]
 Key = typing.Tuple[str, str]  # a case's id, and the side
 
 _VERSION = 1
+SIDES = ("primary", "route")
 # Lines between two waits for the disk: what a loss of power may take back.
 _SYNC_EVERY = 32
 
@@ -89,7 +92,9 @@ class Results:
             raw = file.read()
         end = raw.rfind(b"\n") + 1
         if end < len(raw):
-            if not end and not b'{"line": "run"'.startswith(raw[:14]):
+            if end:  # of no other file is anything cut off
+                _run_of(self.path, raw[:end].splitlines())
+            elif not b'{"line": "run"'.startswith(raw[:14]):
                 raise _no_results(self.path)
             os.ftruncate(self._file, end)
         return raw[:end].splitlines()
@@ -106,29 +111,25 @@ class Results:
         for number, raw in enumerate(lines[1:], 2):
             try:
                 self._take(json.loads(raw), held)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise ResultsError(f"{self.path}:{number}: a line that is none of a run; "
                                    "begin anew with --fresh") from None
         self.lost, self.lost_nusd = len(held), sum(held.values())
         self.spent_nusd += self.lost_nusd
 
     def _take(self, line: Json, held: "dict[int, int]") -> None:
-        call, kind = int(line["call"]), line["line"]
+        call, kind = _whole(line["call"]), line["line"]
         self._calls = max(self._calls, call)
         if kind == "sent":
-            held[call] = held.get(call, 0) + int(line["held_nusd"])
+            held[call] = held.get(call, 0) + _whole(line["held_nusd"])
             return
         if kind not in ("case", "left"):
             raise ValueError(kind)
         held.pop(call, None)
-        self.spent_nusd += int(line["cost_nusd"])
+        self.spent_nusd += _whole(line["cost_nusd"])
         if kind == "case":
-            key = (str(line["id"]), str(line["side"]))
-            if line["result"] not in ("passed", "failed", "error"):
-                raise ValueError(line["result"])
-            line["score_ppm"] = int(line["score_ppm"])
-            line["at"] = str(line["at"])
-            self.done[key] = line
+            _check_case(line)
+            self.done[line["id"], line["side"]] = line
 
     # ---- writing
 
@@ -176,14 +177,47 @@ class Results:
             self._file = -1
 
 
+def _whole(value: object) -> int:
+    """A count, or an amount in nano-dollars. ValueError."""
+    if type(value) is not int or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _check_case(line: Json) -> None:
+    """What the evidence and the report are made of. ValueError, KeyError, TypeError."""
+    if line["result"] not in ("passed", "failed", "error") or (
+            line["side"] not in SIDES) or _whole(line["score_ppm"]) > 1_000_000:
+        raise ValueError(line)
+    datetime.datetime.strptime(line["at"], "%Y-%m-%dT%H:%M:%SZ")
+    for key, kind in (("id", str), ("billed", bool), ("reasons", list)):
+        if not isinstance(line[key], kind):
+            raise ValueError(line[key])
+    for key in ("first_token_ms", "latency_ms"):
+        if line.get(key) is not None:
+            _whole(line[key])
+
+
 def _locked(path: str) -> int:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # Not to wait for the other end of a pipe, which is refused below.
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                   | os.O_NONBLOCK, 0o600)
     try:
+        there = os.fstat(file)
+        if not stat.S_ISREG(there.st_mode):
+            raise ResultsError(f"{path}: no plain file, so no run could go on from it; "
+                               "name another one with --out")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        # Another run with --fresh may have put it away between the two lines above.
+        if not os.path.samestat(there, os.stat(path)):
+            raise BlockingIOError
+    except (BlockingIOError, FileNotFoundError):
         os.close(file)
         raise ResultsError(f"{path}: another run is writing it; wait for it, or name "
                            "another file with --out") from None
+    except BaseException:
+        os.close(file)
+        raise
     return file
 
 
@@ -199,7 +233,7 @@ def _run_of(path: str, lines: "list[bytes]") -> Json:
         if first["line"] == "run" and first["v"] == _VERSION:
             found: Json = dict(first["identity"])
             return found
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise _no_results(path)
 

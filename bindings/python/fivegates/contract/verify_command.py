@@ -289,6 +289,10 @@ def verify(
     identity = _identity(file, workflow, found, sides, call)
     path = out or f"{pathlib.Path(card).stem}.{workflow}.{route}.jsonl"
     with contextlib.closing(Results.open(path, identity, fresh)) as results:
+        strange = {name for name, _ in results.done} - {one.id for one in found.cases}
+        if strange:
+            raise ContractError(f"{path}: has the case {min(strange)}, which the fixtures "
+                                "have not; begin anew with --fresh")
         cap = Cap(limit, results.spent_nusd)
         engine = fivegates.Engine(fivegates.Policy.loads(measuring_card(
             file.data, workflow, {"primary": primary, "route": route}), json=True))
