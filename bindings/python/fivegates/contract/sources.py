@@ -54,6 +54,10 @@ _COSTS = {"input_cost_per_token": "price.input",
           "output_cost_per_token": "price.output"}
 _ABOVE = re.compile(r"_above_\d+k_tokens\Z")
 _MILLION = 1_000_000
+# USD of a million tokens that some model may cost, but for 0; else somebody took a
+# million tokens for one, or one for a thousand.
+_CHEAPEST, _DEAREST = decimal.Decimal("0.0001"), 10_000
+_TOKENS_MAX = 1_000_000_000
 
 
 @dataclasses.dataclass
@@ -86,12 +90,13 @@ class Source:
 
     def no_price_of_zero(self) -> None:
         """Nothing is for nothing: a price of zero is one nobody wrote down."""
-        if not self.facts.get("price.input") and not self.facts.get("price.output"):
-            for part in ("input", "cached_input", "output"):
-                if self.facts.pop(f"price.{part}", None) is not None and (
-                        part == "input"):
-                    self.notes.append("the price is 0 there, which may mean that it "
-                                      "is not known; state `price: free` if it is")
+        zero = [part for part in ("input", "cached_input", "output")
+                if self.facts.get(f"price.{part}") == 0]
+        for part in zero:
+            del self.facts[f"price.{part}"]
+        if zero:
+            self.notes.append(f"the price of {', '.join(zero)} is 0 there, which may mean "
+                              "that it is not known; state `price: free` if it is")
 
 
 def _plain(value: decimal.Decimal) -> decimal.Decimal:
@@ -157,6 +162,9 @@ def genai_prices(provider: str, model: str, version: str,
         info = found.find_model(name)
         if info is not None:
             _of_genai(out, info)
+            if version and found.find_model(f"{name} of none") is info:
+                out.notes.append(f"it knows {info.id} and no version: of {version} it says "
+                                 "what it says of any")
             return out
     out.near = near(model, [one.id for one in found.models])
     return out
@@ -211,11 +219,18 @@ def litellm(provider: str, model: str, version: str,
     return out
 
 
+def _decimal(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"{text:.40} is no number that can be") from None
+
+
 def _read(path: str) -> Json:
     remedy = "name a file like LiteLLM's model_prices_and_context_window.json"
     try:
         table = json.loads(pathlib.Path(path).read_text(encoding="utf-8"),
-                           parse_float=decimal.Decimal)
+                           parse_float=_decimal)
     except OSError as exc:
         raise ContractError(f"{path}: {exc.strerror or exc}; {remedy}") from None
     except UnicodeDecodeError:
@@ -246,16 +261,18 @@ def _is_of(entry: Json, providers: "tuple[str, ...]") -> bool:
 
 
 def _of_litellm(out: Source, entry: Json, place: str) -> None:
-    def bad(key: str) -> ContractError:
-        return ContractError(f"{place}: {key}: {entry[key]!r} cannot be; correct "
-                             "the file, or take another one")
+    def bad(key: str, unit: str = "") -> ContractError:
+        value = entry[key]
+        said = repr(value) if isinstance(value, str) else str(value)
+        return ContractError(f"{place}: {key}: {said:.80} cannot be{unit}; correct the "
+                             "file, or take another one")
 
     for key, name in _SIZES.items():
         value = entry.get(key)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)) or (
-                value < 0 or value != int(value)):
+                not 0 <= value <= _TOKENS_MAX or value != int(value)):
             raise bad(key)
         if value:
             out.facts[name] = int(value)
@@ -269,17 +286,24 @@ def _of_litellm(out: Source, entry: Json, place: str) -> None:
             out.facts[f"input.modalities.{name}"] = entry[key]
     if entry.get("mode") in ("chat", "responses"):
         out.facts["input.modalities.text"] = True
-    rows: "list[Json]" = [entry, *(one for one in entry.get("tiered_pricing") or ()
-                                   if isinstance(one, dict))]
+    tiers = entry.get("tiered_pricing") or ()
+    if not isinstance(tiers, (list, tuple)):
+        raise bad("tiered_pricing")
+    rows: "list[Json]" = [entry, *(one for one in tiers if isinstance(one, dict))]
     for key, name in _COSTS.items():
         costs: "list[decimal.Decimal]" = []
         for row in rows:
             for each, value in row.items():
                 if each == key or each.startswith(key) and _ABOVE.fullmatch(
                         each, len(key)):
+                    if value is None:  # not stated
+                        continue
                     if isinstance(value, bool) or not isinstance(
-                            value, (int, decimal.Decimal)) or value < 0:
-                        raise bad(each) if row is entry else bad("tiered_pricing")
+                            value, (int, decimal.Decimal)) or value != 0 and not (
+                            _CHEAPEST / _MILLION <= value
+                            <= decimal.Decimal(_DEAREST) / _MILLION):
+                        raise bad(each if row is entry else "tiered_pricing",
+                                  "; it is in USD per token")
                     costs.append(decimal.Decimal(value) * _MILLION)
         out.price(name.partition(".")[2], costs)
     out.no_price_of_zero()
