@@ -296,3 +296,19 @@ def test_a_mistake_in_the_arguments_is_json_too(args: "tuple[str, ...]", words: 
     code, out, err = cli("contract", *args, *(() if "--json" in args else ("--json",)))
     assert code == 2 and words in json.loads(out)["error"]["message"], out
     assert err
+
+
+def test_a_name_that_the_locale_cannot_write(tmp_path: pathlib.Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "card.yaml"
+    file.write_text(YAML.replace("backup", "zw\u00f6lf"), encoding="utf-8")
+    for more, words in (((), b"zw?lf"), (("--json",), b"zw\\u00f6lf")):
+        out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        monkeypatch.setattr(sys, "argv", ["fivegates", "contract", "show", str(file), *more])
+        monkeypatch.setattr(sys, "stdout", out)
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 1
+        out.flush()
+        raw = typing.cast(io.BytesIO, out.buffer).getvalue()
+        assert words in raw, raw

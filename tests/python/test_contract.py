@@ -270,6 +270,10 @@ def test_a_smaller_models_own_floor() -> None:
     assert one().reason == "contract_section_fails"
     data["workflows"]["w"]["ladder"][0]["min_score_ppm"] = 980000
     assert one().approved
+    data["workflows"]["w"]["ladder"].append({  # the engine bars it for both
+        "step": "smaller_model", "route": "b", "min_score_ppm": 980001})
+    assert [found.key for found in one().findings] == ["ladder.min_score_ppm"]
+    assert not one().approved
 
 
 @pytest.mark.parametrize("text", [
@@ -345,6 +349,8 @@ def test_show_all(card: pathlib.Path) -> None:
     (("new", "{card}", *PAIR, "--no-data", "--update"), "leave --as"),
     (("new", "{card}", *PAIR, "--as", "gpt-4o"), "write PROVIDER/MODEL"),
     (("approve", "{card}", *PAIR, "--by", " "), "name who approves"),
+    (("approve", "{card}", *PAIR, "--by", "x\nanswer / spare: approved"), "printable"),
+    (("approve", "{card}", *PAIR, "--by", "\udcff"), "printable"),
     (("approve", "{card}", *PAIR, "--by", "x", "--days", "3", "--expires", "2027-01-01"),
      "give one of them"),
     (("approve", "{card}", *PAIR, "--by", "x", "--now", NOW, "--expires", "soon"),
@@ -527,13 +533,27 @@ def test_the_question(card: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> No
     says(False)
     code, _, err = cli(*args)
     assert code == 1 and "nothing was written" in err and card.read_text() == CARD
+    code, out, _ = cli(*args, "--json")
+    assert code == 1 and not json.loads(out)["written"] and card.read_text() == CARD
     says(True, "# another hand\n")
     code, _, err = cli(*args)
     assert code == 2 and "the file changed meanwhile" in err
     assert card.read_text() == CARD + "# another hand\n"
     says(True)
     assert cli(*args)[0] == 0
-    assert asked == ["approve spare as a stand-in for answer, as me?"] * 3
+    assert asked == ["approve spare as a stand-in for answer, as me?"] * 4
+
+
+def test_another_time_is_not_the_clocks(card: pathlib.Path,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """--now approves, and says where no call would know that time."""
+    monkeypatch.setattr(approve_module, "now_ms", lambda: dates.unix_ms("2030-01-01"))
+    code, out, err = approved(card)
+    assert code == 0 and "may stand in" in out
+    assert "by the clock of this machine it is contract_expired" in err
+    monkeypatch.setattr(approve_module, "now_ms", lambda: dates.unix_ms(NOW))
+    card.write_text(CARD)
+    assert approved(card)[2] == ""
 
 
 class _Terminal:
@@ -572,6 +592,11 @@ TABLE: Json = {
         "tiered_pricing": [{"output_cost_per_token": 5e-06}]},
     "azure/zero": {"litellm_provider": "azure", "input_cost_per_token": 0.0,
                    "output_cost_per_token": 0.0},
+    "azure/half": {"litellm_provider": "azure", "input_cost_per_token": 0,
+                   "output_cost_per_token": 4e-06},
+    "azure/cached": {"litellm_provider": "azure", "input_cost_per_token": 1e-06,
+                     "output_cost_per_token": 4e-06, "cache_read_input_token_cost": 0.0,
+                     "output_cost_per_token_above_128k_tokens": None},
     "azure/other": {"alias_of": "azure/gpt-4o-mini"},
 }
 
@@ -655,7 +680,9 @@ def test_what_the_card_states_stays(card: pathlib.Path, table: pathlib.Path) -> 
 
 @pytest.mark.parametrize("model, price, note", [
     ("tiered", {"input": 2, "output": 5}, "input costs 1 to 2"),
-    ("zero", None, "the price is 0 there"),
+    ("zero", None, "the price of input, output is 0 there"),
+    ("half", None, "the price of input is 0 there"),
+    ("cached", {"input": 1, "output": 4}, "the price of cached_input is 0 there"),
     ("other", {"input": decimal.Decimal("0.15")}, "ends it on")])
 def test_prices(card: pathlib.Path, table: pathlib.Path, model: str, price: Json,
                 note: str) -> None:
@@ -701,6 +728,11 @@ def test_sources_that_disagree(card: pathlib.Path, table: pathlib.Path,
     found = drafted(card, table)
     here = CardFile.open(card).data["routes"]["spare"]
     assert "price" not in here and here["provides"]["input"]["context_tokens"] == 128000
+    versions = sources.genai_prices("azure-openai", "gpt-4o-mini", "2031")
+    assert versions and not versions.model
+    own.models[0].match = types.ClauseStartsWith(starts_with="gpt-4o-mini")
+    versions = sources.genai_prices("azure-openai", "gpt-4o-mini", "2031")
+    assert versions and versions.notes[-1].startswith("it knows gpt-4o-mini and no version")
     rows = {row["key"]: row for row in found["rows"]}
     assert rows["price.output"]["state"] == "disputed"
     assert rows["price.output"]["said"] == {"genai-prices": 0.7, "litellm": 0.6}
@@ -738,8 +770,14 @@ def test_no_data_at_all(card: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> 
      "supports_reasoning: 1 cannot be"),
     ('{"azure/gpt-4o-mini": {"litellm_provider": "azure", "input_cost_per_token": -1}}',
      "input_cost_per_token: -1 cannot be"),
+    *(('{"azure/gpt-4o-mini": {"litellm_provider": "azure", "%s": %s}}' % (key, value),
+       f"{key}: ") for key, value in (
+           ("input_cost_per_token", "2.5"), ("output_cost_per_token", "1e-12"),
+           ("input_cost_per_token", "1e99999999"), ("max_input_tokens", "1e99999999"),
+           ("input_cost_per_token", '"1e-6"'), ("tiered_pricing", "5"))),
+    ('{"m": 1e9999999999999999999999}', "is no number that can be"),
     ('{"azure/gpt-4o-mini": {"litellm_provider": "azure", "max_output_tokens": 2000000000}}',
-     "routes.spare.provides.output.max_tokens"),
+     "max_output_tokens: 2000000000 cannot be"),
     (None, "No such file")])
 def test_a_broken_table(card: pathlib.Path, table: pathlib.Path, text: "str | None",
                         words: str) -> None:

@@ -8,6 +8,7 @@ to do.
 from __future__ import annotations
 
 import importlib.resources
+import io
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ from fivegates import vectors as vector_files
 from fivegates.contract.command import contract
 from fivegates.contract.dates import barred_by_dates, now_ms
 from fivegates.contract.judge import stand_ins
+from fivegates.contract.show import print_json
 from fivegates.curl import evidence_from_text
 from fivegates.drill.command import drill
 from fivegates.errors import FivegatesError, PolicyError
@@ -65,10 +67,6 @@ def _out() -> Console:
 
 def _say(text: str) -> None:
     typer.echo(text)
-
-
-def _print_json(value: object) -> None:
-    _say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _read(path: str) -> str:
@@ -157,7 +155,7 @@ def check(
     parsed: Json = json.loads(text)
     lint = policy.lint()
     if as_json:
-        _print_json(parsed)
+        print_json(parsed)
         for one in lint:
             typer.echo(f"{card}: {one['path']}: {one['message']}", err=True)
     else:
@@ -228,7 +226,7 @@ def _score(cases: "list[tuple[Json, Json]]", as_json: bool) -> None:
                                "expected": case["expect"][field],
                                "got": got.get(field), "kind": got["kind"]})
     if as_json:
-        _print_json({"cases": len(counted), "misses": misses,
+        print_json({"cases": len(counted), "misses": misses,
                      "right": {f: n[0] for f, n in tally.items()},
                      "counted": {f: n[1] for f, n in tally.items()}})
         return
@@ -311,7 +309,7 @@ def explain(
     else:
         decision = first
     if as_json:
-        _print_json({"failure": failure.to_dict() if failure else None,
+        print_json({"failure": failure.to_dict() if failure else None,
                      "why": failure.why if failure else None,
                      "decision": decision.to_dict(),
                      "explanation": decision.explain()})
@@ -351,7 +349,7 @@ def vectors(
     if out is not None:
         out.close()
     if as_json:
-        _print_json({"passed": report.passed, "failed": report.failed,
+        print_json({"passed": report.passed, "failed": report.failed,
                      "failures": said})
     else:
         _say(f"{report.passed} passed, {report.failed} failed")
@@ -382,23 +380,26 @@ app.add_typer(contract)
 def run() -> None:
     """The command `fivegates`: never a traceback on bad input."""
     wants_json = "--json" in sys.argv
+    for stream in (sys.stdout, sys.stderr):  # a name is no reason to fail in any locale
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except PolicyError as exc:
         if wants_json:
-            _print_json({"error": _problem(exc)})
+            print_json({"error": _problem(exc)})
         typer.echo(f"fivegates: {exc}", err=True)
         sys.exit(2)
     except (Bad, FivegatesError, KeyError) as exc:
         message = str(exc.args[0]) if isinstance(exc, KeyError) else str(exc)
         if wants_json:
-            _print_json({"error": {"message": message}})
+            print_json({"error": {"message": message}})
         typer.echo(f"fivegates: {message}", err=True)
         sys.exit(2)
     except SystemExit as exc:  # how a mistake in the arguments ends, and an interrupt
         said = _said(exc.__context__)
         if wants_json and said is not None:
-            _print_json({"error": {"message": said}})
+            print_json({"error": {"message": said}})
         raise
     except BrokenPipeError:
         sys.stderr.close()

@@ -8,7 +8,7 @@ import typing
 import typer
 
 from fivegates.contract.cards import CardFile, ContractError, Json
-from fivegates.contract.dates import rfc3339, unix_ms
+from fivegates.contract.dates import now_ms, rfc3339, unix_ms
 from fivegates.contract.judge import Finding, Judged, judged, the_pair
 from fivegates.contract.show import details, moment, print_json, print_wide, remedies
 
@@ -69,7 +69,12 @@ def _values(one: Judged, by: str, until: "str | None") -> Json:
     return values
 
 
-def _sure(one: Judged, yes: bool, question: str) -> None:
+def _report(one: Judged, written: bool, missing: "list[str]") -> Json:
+    return {"approved": one.approved, "written": written, "missing": missing,
+            "stand_in": one.to_dict()}
+
+
+def _sure(one: Judged, yes: bool, question: str, as_json: bool) -> None:
     """Asks on a terminal; elsewhere --yes has to say it."""
     if yes:
         return
@@ -78,6 +83,8 @@ def _sure(one: Judged, yes: bool, question: str) -> None:
                             f"{one.route} for {one.workflow}")
     if not typer.confirm(question, err=True):
         typer.echo("nothing was written", err=True)
+        if as_json:
+            print_json(_report(one, False, []))
         raise typer.Exit(1)
 
 
@@ -108,8 +115,8 @@ def approve(
     then nothing is written.
     """
     by = by.strip()
-    if not by or len(by.encode()) > 200:
-        raise ContractError("--by: name who approves, in 1 to 200 bytes")
+    if not by or not by.isprintable() or len(by.encode()) > 200:
+        raise ContractError("--by: name who approves, in 1 to 200 bytes of printable text")
     file = CardFile.open(card)
     the_pair(file, workflow, route)
     one = judged(file, workflow, route, moment(now))
@@ -132,19 +139,27 @@ def approve(
     if not after.approved:
         raise ContractError(f"{card}: the engine would not approve: {after.reason}; "
                             "nothing was written")
-    _sure(one, yes, f"approve {route} as a stand-in for {workflow}, as {by}?")
+    _sure(one, yes, f"approve {route} as a stand-in for {workflow}, as {by}?", as_json)
     file.save()
     written = judged(CardFile.open(card), workflow, route, one.now)
     if not written.approved:
         raise ContractError(f"{card}: another program changed it: {written.reason}; "
                             "look at it with fivegates contract show")
+    if now:
+        _by_the_clock(judged(CardFile.open(card), workflow, route, now_ms()))
     _say(written, True, f"approved: {route} may stand in for {workflow}", as_json)
+
+
+def _by_the_clock(one: Judged) -> None:
+    """--now is no time that a call knows."""
+    if not one.approved:
+        typer.echo(f"by the clock of this machine it is {one.reason}: no call uses "
+                   f"{one.route} before that is mended", err=True)
 
 
 def _refuse(one: Judged, missing: "list[Finding]", as_json: bool) -> typing.NoReturn:
     if as_json:
-        print_json({"approved": False, "written": False,
-                    "missing": remedies(one), "stand_in": one.to_dict()})
+        print_json({**_report(one, False, remedies(one)), "approved": False})
     else:
         typer.echo("not approved; nothing was written", err=True)
     keys = {found.key for found in missing}
@@ -156,7 +171,6 @@ def _refuse(one: Judged, missing: "list[Finding]", as_json: bool) -> typing.NoRe
 
 def _say(one: Judged, written: bool, text: str, as_json: bool) -> None:
     if as_json:
-        print_json({"approved": one.approved, "written": written, "missing": [],
-                    "stand_in": one.to_dict()})
+        print_json(_report(one, written, []))
     else:
         typer.echo(text)

@@ -255,8 +255,8 @@ def _floor(card: CardFile, workflow: str, route: str) -> "int | None":
     here = card.data["workflows"][workflow]
     if route in here["routes"]:
         return None
-    return next((step.get("min_score_ppm") for step in here.get("ladder") or ()
-                 if step.get("route") == route), None)
+    return max((step["min_score_ppm"] for step in here.get("ladder") or ()
+                if step.get("route") == route and "min_score_ppm" in step), default=None)
 
 
 def _evidence(out: Judged, check: Check, probe: _Probe, requires: Json,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import sys
 import typing
 
 import typer
@@ -32,8 +33,10 @@ def moment(text: str) -> int:
 
 
 def print_json(value: object) -> None:
-    """A value as JSON; money as the card has it."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_number))
+    """A value as JSON, money as the card has it; in ASCII where nothing else can be
+    written."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=not unicode, default=_number))
 
 
 def _number(value: object) -> "int | float":

@@ -30,6 +30,7 @@ from fivegates.contract.measured import (
 from fivegates.contract.results import Results
 from fivegates.contract.runs import Run, Stop, measuring_card, output_bound
 from fivegates.contract.scorers import BUILT_IN, Function, ScorerError, function_of
+from fivegates.contract.show import print_json
 from fivegates.contract.spend import Cap, nusd_of, unbounded, usd
 from fivegates.contract.targets import (
     Called,
@@ -269,8 +270,10 @@ def verify(
     primary = str(file.data["workflows"][workflow]["routes"][0])
     if (file.contract(workflow, route) or {}).get("twin"):
         words = f"{route} is a twin: what its model decides is the primary's, and not measured"
-        typer.echo(json.dumps({"workflow": workflow, "route": route, "twin": True})
-                   if as_json else words)
+        if as_json:
+            print_json({"workflow": workflow, "route": route, "twin": True})
+        else:
+            typer.echo(words)
         return
     file.check_writable()  # before anything is paid
     try:
@@ -313,7 +316,7 @@ def verify(
             _write_evidence(file, report, {**evidence, **models_of(identity)})
             code = 0 if holds else 1
     if as_json:
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=float))
+        print_json(report)
     else:
         Console(highlight=False, soft_wrap=True).print(terminal(report, card))
     if code:
