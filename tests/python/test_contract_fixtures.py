@@ -252,6 +252,8 @@ def test_a_row_of_another_tool_that_is_none(
       "target": "x"}, "Inspect content image"),
     ({"input": [{"role": "user", "content": "a", "cache": 1}], "target": "x"},
      "Inspect message cache"),
+    ({"input": [{"role": "user", "content": "a", "tool_calls": 5}], "target": "x"},
+     "Inspect tool_calls"),
     ({"input": "q", "ideal": "x", "choice_strings": ["a"]}, "OpenAI evals choice_strings"),
 ])
 def test_what_another_tool_means_and_this_one_cannot(
@@ -314,6 +316,15 @@ def test_promptfoo(tmp_path: pathlib.Path) -> None:
     assert found[2]["request"]["messages"] == asks("The capital of Spain?")
     assert found[4]["expect"] == [never, {"scorer": "exact", "value": "7"}]
     assert found[6]["expect"] == [never, {"scorer": "json_schema", "schema": {}}]
+
+
+def test_what_is_opened_and_never_closed_is_text(tmp_path: pathlib.Path) -> None:
+    """However often: its end is looked for once."""
+    open_ = "{%{#" * 100_000
+    found = read(tmp_path, json.dumps({"prompts": ["{% {{ p }} {#", open_ + "{{p}}"], "tests": [
+        {"vars": {"p": "b"}, "assert": [{"type": "equals", "value": "a"}]}]}), "c.json")
+    assert [one.request["messages"] for one in found.cases] == [
+        asks("{% b {#"), asks(open_ + "b")]
 
 
 def one_test(kind: str, value: typing.Any, **more: typing.Any) -> Json:
@@ -384,6 +395,11 @@ def test_what_promptfoo_means_and_this_cannot(
      "promptfoo prompt file .js cannot be mapped"),
     ({"tests": [one_test("equals", "a")], "prompts": ["p.py"]},
      "promptfoo prompt file .py cannot be mapped"),
+    ({"tests": [{**one_test("equals", "a"), "vars": {
+        name: list("abcdefghijkl") for name in "pqrstuvwxyz"}}], "prompts": ["a"]},
+     "tests[0]: 743008370688 combinations of prompts and variables; at most 10000"),
+    ({"tests": [{**one_test("equals", "a"), "vars": {"p": "x" * 100_000}}],
+      "prompts": ["{{p}}" * 1000]}, "tests[0]: a text of over"),
 ])
 def test_a_config_that_cannot_be_used(tmp_path: pathlib.Path, config: Json, words: str) -> None:
     assert words in refused(tmp_path, json.dumps(config), "c.json")

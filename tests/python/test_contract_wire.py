@@ -68,7 +68,11 @@ def test_a_chat_request_as_messages() -> None:
     {"seed": 1}, {"logprobs": True}, {"tool_choice": "perhaps"}, {"tools": [{"type": "x"}]},
     {"messages": [{"role": "robot", "content": "x"}]},
     {"messages": [{"role": "system", "content": [{"type": "image_url"}]}]},
-    {"messages": [{"role": "user", "content": [{"type": "file"}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "file"}]}]}, {"tools": None},
+    {"messages": [{"role": "user", "content": 5}]}, {"tools": 5},
+    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 5}]}]},
+    {"messages": [{"role": "system", "content": [{"type": "text"}]}]},
+    {"messages": [{"role": "assistant", "content": "x", "tool_calls": True}]},
     {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]}])
 def test_what_messages_cannot_say(change: Json) -> None:
     with pytest.raises(CannotSay):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
 import typing
@@ -21,13 +22,16 @@ Rows = typing.Callable[[str], "typing.Iterator[tuple[str, Json]]"]
 Mapped = typing.Tuple[str, typing.Union[Json, Unsupported]]
 
 _MAX_BYTES = 1 << 20  # of a prompt's file
+_MAX_TEXT = 16 << 20  # characters of a prompt that is filled in
+_MAX_CASES = 10_000  # of a test: its prompts times all combinations of its variables
 _CONFIG = ("$schema", "prompts", "tests", "defaultTest", "providers", "targets", "description",
            "tags", "evaluateOptions", "commandLineOptions", "outputPath", "sharing",
            "metadata", "env")
 _TEST = ("vars", "assert", "description", "metadata")
 _ASSERT = ("type", "value", "metric")
 _VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*(?:\.\w+)*)\s*-?\}\}")
-_SYNTAX = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_OPENING = re.compile(r"\{([{%#])")
+_CLOSING = {"{": "}}", "%": "%}", "#": "#}"}
 _FILES = (".txt", ".json", ".jsonl", ".yaml", ".yml", ".md", ".csv", ".j2", ".js",
           ".mjs", ".cjs", ".ts", ".py")
 _BLANK = re.compile(r"\s")
@@ -93,17 +97,21 @@ def _cases(place: str, test: Json, config: Json, path: str) -> "list[Json]":
     vars_ = {**_map(place, base, "vars"), **_map(place, test, "vars")}
     for value in vars_.values():
         if isinstance(value, str) and (value.startswith("file://")
-                                       or _SYNTAX.search(value)):
+                                       or next(_templates(value), None)):
             raise _Left("variable that is a template or a file")
     out: "list[Json]" = []
-    names = sorted(vars_)
-    for values in itertools.product(*(
-            vars_[name] if isinstance(vars_[name], list) else [vars_[name]]
-            for name in names)):
-        given = dict(zip(names, values))
+    lists = {name: value if isinstance(value, list) else [value]
+             for name, value in sorted(vars_.items())}
+    prompts = _prompts(place, vars_, config, path)
+    count = len(prompts) * math.prod(map(len, lists.values()))
+    if count > _MAX_CASES:
+        raise FixtureError(f"{place}: {count} combinations of prompts and variables; at "
+                           f"most {_MAX_CASES}, split the test")
+    for values in itertools.product(*lists.values()):
+        given = dict(zip(lists, values))
         expect = [made for one in asserts for made in _expect(place, one, given)]
-        out += [named({"messages": _filled(messages, given)}, expect, place)
-                for messages in _prompts(place, vars_, config, path)]
+        out += [named({"messages": _filled(place, messages, given)}, expect, place)
+                for messages in prompts]
     return out
 
 
@@ -187,21 +195,37 @@ def _turns(text: str) -> "list[Json]":
     return [{"role": "user", "content": text}]
 
 
-def _filled(value: typing.Any, given: Json) -> typing.Any:
+def _templates(text: str) -> "typing.Iterator[tuple[int, int]]":
+    """Where each template of a text begins and ends; what is never closed is none."""
+    at, never = 0, set()
+    while (found := _OPENING.search(text, at)) is not None:
+        kind, at = found.group(1), found.start() + 1
+        end = -1 if kind in never else text.find(_CLOSING[kind], found.end())
+        if end < 0:
+            never.add(kind)
+        else:
+            at = end + 2
+            yield found.start(), at
+
+
+def _filled(place: str, value: typing.Any, given: Json) -> typing.Any:
     """A copy with the variables of every text in it filled in."""
     if isinstance(value, dict):
-        return {key: _filled(one, given) for key, one in value.items()}
+        return {key: _filled(place, one, given) for key, one in value.items()}
     if isinstance(value, list):
-        return [_filled(one, given) for one in value]
+        return [_filled(place, one, given) for one in value]
     if not isinstance(value, str):
         return value
-    out, end = [], 0
-    for found in _SYNTAX.finditer(value):
-        name = _VARIABLE.fullmatch(found.group())
+    out, end, size = [], 0, len(value)
+    for start, after in _templates(value):
+        name = _VARIABLE.fullmatch(value, start, after)
         if name is None:
-            raise _Left(f"template {found.group()[:60]}")
-        out += [value[end:found.start()], _shown(name.group(1), given)]
-        end = found.end()
+            raise _Left(f"template {value[start:after][:60]}")
+        out += [value[end:start], _shown(name.group(1), given)]
+        end, size = after, size + len(out[-1])
+        if size > _MAX_TEXT:
+            raise FixtureError(f"{place}: a text of over {_MAX_TEXT} characters, once its "
+                               "variables are filled in")
     return "".join([*out, value[end:]])
 
 
@@ -236,7 +260,7 @@ def _expect(place: str, one: object, given: Json) -> "list[Json]":
     value = one.get("value")
     if isinstance(value, str) and value.startswith("file://"):
         raise _Left(f"assert {kind} with a file")
-    value = _filled(value, given)
+    value = _filled(place, value, given)
     if plain == "equals" and not isinstance(value, str) and not negate:
         return [{"scorer": "json", "value": value}]
     if plain in _TEXT_TYPES:

@@ -101,6 +101,8 @@ def _message(kind: str, place: str, one: object) -> "Json | Unsupported":
         out["tool_call_id"] = one["tool_call_id"]
     calls = one.get("tool_calls")
     if calls:
+        if not isinstance(calls, list):
+            return Unsupported(f"{kind} tool_calls")
         made = [_call(call) for call in calls if isinstance(call, dict)]
         if len(made) != len(calls) or None in made:
             return Unsupported(f"{kind} tool_calls")

@@ -30,7 +30,11 @@ def body_of(wire: Wire, request: Json, model: str, max_tokens: "int | None") -> 
     """The body to send, streamed. max_tokens: where the request states no limit.
     Raises CannotSay."""
     if wire == "messages":
-        return _messages_body(request, model, max_tokens)
+        try:
+            return _messages_body(request, model, max_tokens)
+        except (AttributeError, KeyError, TypeError):
+            raise CannotSay("a part of it that is not what a chat request has there has "
+                            "no form in messages") from None
     return {**request, "model": model, "stream": True,
             "stream_options": {"include_usage": True}}
 
