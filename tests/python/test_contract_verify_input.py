@@ -88,6 +88,18 @@ async def ask(request, route):
     assert sorted(one["cost_nusd"] for one in bench.lines()) == [45_000, 60_000]
 
 
+def test_what_an_answer_says_it_cost_counts(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is more than the card's price makes of it: 45,000 and 60,000."""
+    name = function(bench, monkeypatch, """
+def ask(request, route):
+    return {"choices": [{"finish_reason": "stop", "message": {"content": "loopback"}}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.00005}}
+""")
+    assert bench.write(count=1).run("--call", name)[0] == 0
+    assert sorted(one["cost_nusd"] for one in bench.lines()) == [50_000, 60_000]
+
+
 def test_a_mistake_in_a_function_is_no_result(
         bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = function(bench, monkeypatch, """

@@ -307,7 +307,8 @@ class Run:
             self._results.sent(call.number, call.key, worst)
             reply = await self._targets[call.key[1]].send(attempt, call.body)
             if reply.usage is not None:
-                cost = cost_nusd(side.price, *reply.usage)
+                # A card may be behind; a cap is not to be.
+                cost = max(cost_nusd(side.price, *reply.usage), reply.cost_nusd)
             else:
                 call.billed = False
         except BaseException as exc:

@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import inspect
 import json
+import math
 import os
 import re
 import time
@@ -70,12 +71,14 @@ class Side:
 
 
 class Reply(typing.NamedTuple):
-    """What one request brought. usage None: not reported. Milliseconds since it
-    was sent; first_token_ms None: not seen, the answer came as a whole."""
+    """What one request brought. usage None: not reported; cost_nusd: what the answer
+    itself says it cost, 0 where it does not. Milliseconds since it was sent;
+    first_token_ms None: not seen, the answer came as a whole."""
 
     result: typing.Any
     answer: Answer
     usage: "tuple[int, int, int] | None"  # prompt, cached of it, output
+    cost_nusd: int
     first_token_ms: "int | None"
     latency_ms: int
 
@@ -121,7 +124,8 @@ def reply_of(result: object, first_token_ms: "int | None", latency_ms: int) -> R
     return Reply(result, Answer(facts.get("output") or "",
                                 tuple(facts.get("tool_calls") or ()),
                                 facts.get("finish_reason")),
-                 _usage(result, facts), first_token_ms, latency_ms)
+                 _usage(result, facts), math.ceil(facts.get("cost_usd", 0) * 1e9),
+                 first_token_ms, latency_ms)
 
 
 # ---- functions
