@@ -329,17 +329,19 @@ def test_a_line_that_is_none_is_named(bench: Bench, serve: typing.Any) -> None:
     bench.results.write_text("".join([*lines[:3], '{"line": "case"}\n', *lines[3:]]))
     assert bench.run()[0] == 2 and "r.jsonl:4: a line that is none" in bench.output
     [number] = [at for at, line in enumerate(lines) if '"line": "case"' in line][:1]
+    identity = json.loads(lines[0])["identity"]
+    case = json.loads(lines[number])
     for change in ({"cost_nusd": -1}, {"cost_nusd": 1.5}, {"score_ppm": 10**7},
                    {"at": "yesterday"}, {"at": 5}, {"side": "x"}, {"billed": None},
                    {"reasons": 5}, {"latency_ms": "x"}, {"call": float("inf")},
-                   {"held_nusd": -5, "line": "sent"}, {"id": None}, {"id": "zzz"}):
-        changed = json.dumps({**json.loads(lines[number]), **change}) + "\n"
-        bench.results.write_text("".join([*lines[:number], changed, *lines[number + 1:]]))
-        assert bench.run()[0] == 2, change
-        assert ("has the case zzz" if change == {"id": "zzz"} else
-                f"r.jsonl:{number + 1}: a line that is none") in bench.output
-    bench.results.write_text("".join(lines) + "[" * 100_000 + "\n")
-    assert bench.run()[0] == 2 and "a line that is none" in bench.output
+                   {"held_nusd": -5, "line": "sent"}, {"id": None}, None):
+        changed = "[" * 100_000 if change is None else json.dumps({**case, **change})
+        bench.results.write_text("".join(
+            [*lines[:number], changed + "\n", *lines[number + 1:]]))
+        with pytest.raises(ResultsError, match=f"r.jsonl:{number + 1}: a line that is none"):
+            Results.open(str(bench.results), identity)
+    bench.results.write_text("".join(lines).replace('"case 1"', '"case 9"'))
+    assert bench.run()[0] == 2 and "has the case case 9" in bench.output
 
 
 def test_results_are_a_plain_file(bench: Bench, serve: typing.Any) -> None:
