@@ -167,6 +167,15 @@ def test_a_function_that_meddles(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     assert "leave raised SystemExit for case one" in bench.output
 
 
+def test_a_name_is_no_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = function(bench, monkeypatch, 'def ask(request, route):\n    return "loopback"\n')
+    bench.data["routes"]["../x/y"] = bench.data["routes"]["spare"]
+    bench.data["workflows"]["w"]["routes"].append("../x/y")
+    monkeypatch.chdir(bench.folder)
+    assert bench.write().run("--call", name, "--route", "../x/y", "--out", "")[0] == 0
+    assert (bench.folder / "card.w..._x_y.jsonl").exists()
+
+
 def test_a_function_that_hangs_is_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     name = function(bench, monkeypatch, """
 import threading

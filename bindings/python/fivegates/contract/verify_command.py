@@ -290,7 +290,7 @@ def verify(
     _refuse_unmeasurable(file, workflow, found, sides, limit, no_price)
     _check_cases(found, sides, targets, limit is not None)
     identity = _identity(file, workflow, found, sides, call)
-    path = out or f"{pathlib.Path(card).stem}.{workflow}.{route}.jsonl"
+    path = out or f"{pathlib.Path(card).stem}.{workflow}.{route}.jsonl".replace("/", "_")
     with contextlib.closing(Results.open(path, identity, fresh)) as results:
         strange = {name for name, _ in results.done} - {one.id for one in found.cases}
         if strange:
