@@ -90,7 +90,7 @@ def test_check(yaml_card: pathlib.Path,
     monkeypatch.setenv("COLUMNS", "60")
     code, out, err = cli("check", yaml_card)
     assert code == 0, err
-    assert "1 workflows, 2 routes, sha256:" in out
+    assert "1 workflow, 2 routes, sha256:" in out
     assert re.search(r"w +backup +not_approved +sha256:[0-9a-f]{64}$", out, re.M)
     assert f"warning: {yaml_card}:7: workflows.w.routes[1]" in out
     assert cli("check", "--strict", yaml_card)[0] == 1

@@ -75,7 +75,8 @@ def _read(path: str) -> str:
         raw = (sys.stdin.buffer.read() if path == "-"
                else pathlib.Path(path).read_bytes())
     except OSError as exc:
-        raise Bad(f"{path}: {exc.strerror or exc}") from None
+        raise Bad(f"{path}: {exc.strerror or exc}; name a file that can be "
+                  "read") from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -84,13 +85,18 @@ def _read(path: str) -> str:
                   ) from None
 
 
+def _many(things: "typing.Sized", what: str) -> str:
+    return f"{len(things)} {what}{'s' * (len(things) != 1)}"
+
+
 def _policy(path: str) -> fivegates.Policy:
     try:
         if path == "-":
             return fivegates.Policy.loads(_read(path))
         return fivegates.Policy.load(path)
     except OSError as exc:
-        raise Bad(f"{path}: {exc.strerror or exc}") from None
+        raise Bad(f"{path}: {exc.strerror or exc}; name a file that can be "
+                  "read") from None
 
 
 @app.callback(invoke_without_command=True)
@@ -160,8 +166,8 @@ def check(
             typer.echo(f"{card}: {one['path']}: {one['message']}", err=True)
     else:
         console = _out()
-        console.print(Text(f"{card}: {len(policy.workflows())} workflows, "
-                           f"{len(policy.routes())} routes, "
+        console.print(Text(f"{card}: {_many(policy.workflows(), 'workflow')}, "
+                           f"{_many(policy.routes(), 'route')}, "
                            f"{policy.fingerprint}"))
         for one in lint:
             line = (one["line"] if places is None

@@ -123,6 +123,9 @@ def _report(card: CardFile, route: str, sources: "list[Source]", rows: "list[Row
                             if row.state == "unknown" and row.card is None)
         if unknown:
             parts.append(Text(f"unknown, neither yes nor no: {unknown}", "yellow"))
+            if all(one.name != "litellm" for one in sources):
+                parts.append(Text("LiteLLM's table, which knows abilities, is not "
+                                  "installed; --litellm FILE names one", "yellow"))
     needed = [one for one in asked if one.required is not None]
     if needed:
         parts += [Text(f"\nrequired, and nobody states it: fill in "

@@ -45,7 +45,7 @@ def body_of(wire: Wire, request: Json, model: str, max_tokens: "int | None") -> 
 def _messages_body(request: Json, model: str, max_tokens: "int | None") -> Json:
     limit = output_limit(request) or max_tokens
     if limit is None:
-        raise CannotSay("messages needs an output limit; state max_tokens in the "
+        raise CannotSay("Anthropic's messages API needs an output limit; state max_tokens in the "
                         "request, or output.max_tokens in what the route provides")
     system: "list[str]" = []
     turns: "list[Json]" = []
