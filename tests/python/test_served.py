@@ -123,6 +123,28 @@ class Answer:
     headers: typing.Any = None
 
 
+class Odd:
+    """An answer of the caller's own, whose members are for itself."""
+
+    def __init__(self, headers: typing.Any) -> None:
+        self.headers = headers
+
+    @property
+    def id(self) -> str:
+        raise RuntimeError("not loaded")
+
+
+@pytest.mark.parametrize("headers", [
+    "text", ["a", "bc"], [1], 5, [("a", "b", "c")], {5: []}, object(), None])
+def test_an_answer_of_anything_is_kept(headers: typing.Any) -> None:
+    """It was paid for: what cannot be read of it breaks nothing."""
+    ledger = ListLedger()
+    engine = engine_at("http://127.0.0.1:1", "http://127.0.0.1:1")
+    answer = Odd(headers)
+    assert engine.run("w", lambda attempt: answer, ledger=ledger) is answer
+    assert ids(ledger) == [(None, None)]
+
+
 @pytest.mark.parametrize(("headers", "body", "want"), [
     (None, None, (None, None)),
     ([("X-Request-ID", "a"), ("x-request-id", "b")], b"{}", (None, "a")),

@@ -27,12 +27,25 @@ def _text(value: object) -> "str | None":
     return value if isinstance(value, str) and value else None
 
 
+def _member(value: typing.Any, key: str) -> typing.Any:
+    """A member of what a send has answered: an object of anybody's."""
+    if isinstance(value, dict):
+        return value.get(key)
+    try:
+        return getattr(value, key, None)
+    except Exception:  # a property that raises tells nothing
+        return None
+
+
 def _named(headers: typing.Any) -> "dict[str, str | None]":
-    """Headers by their names in lower case: of a mapping, or of pairs."""
-    pairs = headers.items() if hasattr(headers, "items") else headers or ()
+    """Headers by their names in lower case: of a mapping, or of pairs; of
+    anything else none."""
     found: "dict[str, str | None]" = {}
-    for name, value in pairs:
-        found.setdefault((_text(name) or "").lower(), _text(value))
+    try:
+        for name, value in headers.items() if hasattr(headers, "items") else headers:
+            found.setdefault((_text(name) or "").lower(), _text(value))
+    except Exception:
+        pass  # no headers: an answer may have a member of that name for itself
     return found
 
 
@@ -46,7 +59,7 @@ def _id(body: typing.Any) -> "str | None":
     for place in _PLACES:
         at = body
         for key in place:
-            at = at.get(key) if isinstance(at, dict) else getattr(at, key, None)
+            at = _member(at, key)
         if _text(at):
             return _text(at)
     return None
@@ -58,7 +71,7 @@ def ids_of(headers: typing.Any, body: typing.Any) -> "tuple[str | None, str | No
     headers: of the answer, a mapping or pairs. body: a scanner that read it, a
     whole body's bytes, or an SDK's object or event.
     """
-    found = _named(headers if headers is not None else getattr(body, "headers", None))
+    found = _named(headers if headers is not None else _member(body, "headers"))
     request = next((found[name] for name in _REQUEST if found.get(name)), None)
     return (found.get(_ANSWER) or _id(body),
-            request or _text(getattr(body, "_request_id", None)))
+            request or _text(_member(body, "_request_id")))
