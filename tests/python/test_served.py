@@ -133,6 +133,8 @@ class Odd:
     def id(self) -> str:
         raise RuntimeError("not loaded")
 
+    choices = content = usage = response = id
+
 
 @pytest.mark.parametrize("headers", [
     "text", ["a", "bc"], [1], 5, [("a", "b", "c")], {5: []}, object(), None])

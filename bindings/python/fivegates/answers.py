@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import typing
 
-__all__ = ["answer_of", "choices_of", "finish_word", "is_event",
+__all__ = ["answer_of", "choices_of", "finish_word", "is_event", "member",
            "progress_of"]
 
 Facts = typing.Dict[str, typing.Any]
@@ -39,7 +39,7 @@ def finish_word(reason: object) -> "str | None":
     return _FINISH.get(str(getattr(reason, "value", reason)), "other")
 
 
-def _get(obj: object, *path: "str | int") -> typing.Any:
+def member(obj: object, *path: "str | int") -> typing.Any:
     """obj.a[0].b through objects, dicts and lists; None where it ends."""
     at: typing.Any = obj
     for key in path:
@@ -50,7 +50,10 @@ def _get(obj: object, *path: "str | int") -> typing.Any:
                 return None
             at = at[key]
         else:
-            at = at.get(key) if isinstance(at, dict) else getattr(at, key, None)
+            try:
+                at = at.get(key) if isinstance(at, dict) else getattr(at, key, None)
+            except Exception:  # somebody's property: it tells nothing
+                return None
         if at is None:
             return None
     return at
@@ -76,25 +79,25 @@ def _count(value: object) -> int:
 
 def usage_of(obj: object) -> Facts:
     """Tokens a `usage` reports, by the engine's names; {} where there is none."""
-    usage = _get(obj, "usage")
+    usage = member(obj, "usage")
     if usage is None:
         return {}
-    prompt = _get(usage, "prompt_tokens")
-    output = _get(usage, "completion_tokens")
-    cached = _get(usage, "prompt_tokens_details", "cached_tokens")
+    prompt = member(usage, "prompt_tokens")
+    output = member(usage, "completion_tokens")
+    cached = member(usage, "prompt_tokens_details", "cached_tokens")
     if prompt is None and output is None:  # Responses, Messages
-        prompt = _get(usage, "input_tokens")
-        output = _get(usage, "output_tokens")
-        cached = _get(usage, "input_tokens_details", "cached_tokens")
+        prompt = member(usage, "input_tokens")
+        output = member(usage, "output_tokens")
+        cached = member(usage, "input_tokens_details", "cached_tokens")
         if cached is None:
-            read = _count(_get(usage, "cache_read_input_tokens"))
-            made = _count(_get(usage, "cache_creation_input_tokens"))
+            read = _count(member(usage, "cache_read_input_tokens"))
+            made = _count(member(usage, "cache_creation_input_tokens"))
             prompt = _count(_count(prompt) + read + made)
             cached = read
     out: Facts = {"prompt_tokens": _count(prompt),
                   "output_tokens": _count(output),
                   "cached_tokens": _count(cached)}
-    cost = _get(usage, "cost")
+    cost = member(usage, "cost")
     if type(cost) in (int, float) and 0 < cost <= _USD_MAX:
         out["cost_usd"] = cost
     return out if out["prompt_tokens"] or out["output_tokens"] else {}
@@ -124,24 +127,24 @@ def _blocks(content: object) -> "tuple[str | None, list[Facts]]":
     texts: "list[str]" = []
     calls: "list[Facts]" = []
     for block in _items(content):
-        kind = _get(block, "type")
+        kind = member(block, "type")
         if kind in ("text", "output_text"):
-            texts.append(str(_get(block, "text") or ""))
+            texts.append(str(member(block, "text") or ""))
         elif kind == "message":
-            text, inner = _blocks(_get(block, "content"))
+            text, inner = _blocks(member(block, "content"))
             texts.append(text or "")
             calls += inner
         elif kind in ("tool_use", "function_call"):
             calls.append(_call(
-                _get(block, "name"), _get(block, "input" if kind == "tool_use"
+                member(block, "name"), member(block, "input" if kind == "tool_use"
                                           else "arguments"),
-                _get(block, "id") or _get(block, "call_id")))
+                member(block, "id") or member(block, "call_id")))
     return ("".join(texts) if texts else None), calls
 
 
 def answer_of(result: object) -> Facts:
     """Arguments for Call.success(), as far as the result tells them."""
-    if _get(result, "choices") == []:
+    if member(result, "choices") == []:
         # No choice is a failed answer, not an answer of no words: its usage
         # would say that the model had run to its end.
         return {"output": ""}
@@ -149,38 +152,38 @@ def answer_of(result: object) -> Facts:
     text: "str | None" = None
     calls: "list[Facts]" = []
     reason: object = None
-    message = _get(result, "choices", 0, "message")
+    message = member(result, "choices", 0, "message")
     if message is not None:
-        text = _get(message, "content")
-        reason = _get(result, "choices", 0, "finish_reason")
-        for one in _items(_get(message, "tool_calls")):
-            calls.append(_call(_get(one, "function", "name"),
-                               _get(one, "function", "arguments"), _get(one, "id")))
-        if _get(message, "refusal"):
+        text = member(message, "content")
+        reason = member(result, "choices", 0, "finish_reason")
+        for one in _items(member(message, "tool_calls")):
+            calls.append(_call(member(one, "function", "name"),
+                               member(one, "function", "arguments"), member(one, "id")))
+        if member(message, "refusal"):
             reason = "refusal"
         if text is None and not calls:
             text = ""  # an answer without content is empty, not unknown
-    elif _get(result, "content") is not None:  # Messages
-        text, calls = _blocks(_get(result, "content"))
-        reason = _get(result, "stop_reason")
-        blocks = _get(result, "content")
+    elif member(result, "content") is not None:  # Messages
+        text, calls = _blocks(member(result, "content"))
+        reason = member(result, "stop_reason")
+        blocks = member(result, "content")
         if isinstance(blocks, list) and all(
-                _get(block, "type") in ("thinking", "redacted_thinking")
+                member(block, "type") in ("thinking", "redacted_thinking")
                 for block in blocks):
             text = ""  # no block, or only thoughts: an empty answer
-    elif _get(result, "candidates", 0) is not None:  # generateContent
-        for part in _items(_get(result, "candidates", 0, "content", "parts")):
-            if isinstance(_get(part, "text"), str) and not _get(part, "thought"):
-                text = (text or "") + _get(part, "text")
-            if _get(part, "functionCall") is not None:
-                calls.append(_call(_get(part, "functionCall", "name"),
-                                   _get(part, "functionCall", "args") or {},
-                                   _get(part, "functionCall", "id")))
-        reason = _get(result, "candidates", 0, "finishReason")
-    elif _get(result, "output") is not None:  # Responses
-        text, calls = _blocks(_get(result, "output"))
-        reason = (_get(result, "incomplete_details", "reason")
-                  or ("tool_calls" if calls else _get(result, "status")))
+    elif member(result, "candidates", 0) is not None:  # generateContent
+        for part in _items(member(result, "candidates", 0, "content", "parts")):
+            if isinstance(member(part, "text"), str) and not member(part, "thought"):
+                text = (text or "") + member(part, "text")
+            if member(part, "functionCall") is not None:
+                calls.append(_call(member(part, "functionCall", "name"),
+                                   member(part, "functionCall", "args") or {},
+                                   member(part, "functionCall", "id")))
+        reason = member(result, "candidates", 0, "finishReason")
+    elif member(result, "output") is not None:  # Responses
+        text, calls = _blocks(member(result, "output"))
+        reason = (member(result, "incomplete_details", "reason")
+                  or ("tool_calls" if calls else member(result, "status")))
     elif isinstance(result, str):
         text = result
     word = finish_word(reason)
@@ -195,8 +198,8 @@ def answer_of(result: object) -> Facts:
 
 def is_event(chunk: object) -> bool:
     """Whether this is an event of a stream in one of the APIs' shapes."""
-    return _get(chunk, "choices") is not None or isinstance(
-        _get(chunk, "type"), str)
+    return member(chunk, "choices") is not None or isinstance(
+        member(chunk, "type"), str)
 
 
 def choices_of(chunk: object) -> "dict[int, bool]":
@@ -205,26 +208,26 @@ def choices_of(chunk: object) -> "dict[int, bool]":
     With n > 1 each choice ends by its own, and the stream with the last.
     """
     found: "dict[int, bool]" = {}
-    for choice in _items(_get(chunk, "choices")):
-        index = _get(choice, "index")
+    for choice in _items(member(chunk, "choices")):
+        index = member(choice, "index")
         found[index if isinstance(index, int) else 0] = (
-            finish_word(_get(choice, "finish_reason")) is not None)
+            finish_word(member(choice, "finish_reason")) is not None)
     return found
 
 
 def _choice(choice: object, out: Facts) -> None:
-    delta = _get(choice, "delta")
-    text = _get(delta, "content")
+    delta = member(choice, "delta")
+    text = member(delta, "content")
     if text and isinstance(text, str):
         out["text"] = out.get("text", "") + text
-    thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
+    thought = member(delta, "reasoning_content") or member(delta, "reasoning")
     if thought:
         out["reasoning"] = out.get("reasoning", 0) + len(str(thought))
-    for one in _items(_get(delta, "tool_calls")):
+    for one in _items(member(delta, "tool_calls")):
         out["tool_args"] = (out.get("tool_args", 0)
-                            + _length(_get(one, "function", "arguments"))
-                            + _length(_get(one, "function", "name")))
-    word = finish_word(_get(choice, "finish_reason"))
+                            + _length(member(one, "function", "arguments"))
+                            + _length(member(one, "function", "name")))
+    word = finish_word(member(choice, "finish_reason"))
     if word is not None:
         out["finish"] = word
 
@@ -236,33 +239,33 @@ def progress_of(chunk: object) -> Facts:
     (a word), usage (a dict).
     """
     out: Facts = {}
-    choices = _get(chunk, "choices")
-    kind = _get(chunk, "type")
+    choices = member(chunk, "choices")
+    kind = member(chunk, "type")
     if choices is not None and kind is None:  # chat completions
         for choice in _items(choices):
             _choice(choice, out)
         usage = usage_of(chunk)
     elif isinstance(kind, str):
-        usage = usage_of(chunk) or usage_of(_get(chunk, "message")) or usage_of(
-            _get(chunk, "response"))
-        delta = _get(chunk, "delta")
-        inner = _get(delta, "type")
+        usage = usage_of(chunk) or usage_of(member(chunk, "message")) or usage_of(
+            member(chunk, "response"))
+        delta = member(chunk, "delta")
+        inner = member(delta, "type")
         if kind == "response.output_text.delta":
             out["text"] = str(delta)
         elif inner == "text_delta":
-            out["text"] = str(_get(delta, "text") or "")
+            out["text"] = str(member(delta, "text") or "")
         elif inner in ("thinking_delta", "signature_delta") or (
                 kind.startswith("response.reasoning") and kind.endswith(".delta")):
             out["reasoning"] = 1
         elif inner == "input_json_delta":
-            out["tool_args"] = _length(_get(delta, "partial_json"))
+            out["tool_args"] = _length(member(delta, "partial_json"))
         elif kind == "response.function_call_arguments.delta":
             out["tool_args"] = len(str(delta or ""))
-        reason = _get(delta, "stop_reason")
+        reason = member(delta, "stop_reason")
         if kind == "response.completed":
             reason = "completed"
         elif kind == "response.incomplete":
-            reason = _get(chunk, "response", "incomplete_details",
+            reason = member(chunk, "response", "incomplete_details",
                           "reason") or "incomplete"
         word = finish_word(reason)
         if word is not None:

@@ -12,6 +12,7 @@ from fivegates.answers import (
     choices_of,
     finish_word,
     is_event,
+    member,
     progress_of,
 )
 from fivegates.edits import Drops, api_of, changes_of, edit
@@ -255,7 +256,7 @@ class Attempt:
         or an event cannot be read.
         """
         events = iter(stream)
-        self.head = getattr(getattr(stream, "response", None), "headers", None)
+        self.head = member(stream, "response", "headers")
         while True:
             try:
                 chunk = next(events)
@@ -273,7 +274,7 @@ class Attempt:
                      ) -> "typing.AsyncIterator[T]":
         """The same for async code."""
         events = stream.__aiter__()
-        self.head = getattr(getattr(stream, "response", None), "headers", None)
+        self.head = member(stream, "response", "headers")
         while True:
             try:
                 chunk = await events.__anext__()

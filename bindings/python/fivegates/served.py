@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing
 
 from fivegates._core import SseScanner
+from fivegates.answers import member
 
 __all__ = ["ids_of"]
 
@@ -25,16 +26,6 @@ def _text(value: object) -> "str | None":
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     return value if isinstance(value, str) and value else None
-
-
-def _member(value: typing.Any, key: str) -> typing.Any:
-    """A member of what a send has answered: an object of anybody's."""
-    if isinstance(value, dict):
-        return value.get(key)
-    try:
-        return getattr(value, key, None)
-    except Exception:  # a property that raises tells nothing
-        return None
 
 
 def _named(headers: typing.Any) -> "dict[str, str | None]":
@@ -56,13 +47,8 @@ def _id(body: typing.Any) -> "str | None":
         scanner = SseScanner(whole=True)
         scanner.feed(body)
         return scanner.response_id()
-    for place in _PLACES:
-        at = body
-        for key in place:
-            at = _member(at, key)
-        if _text(at):
-            return _text(at)
-    return None
+    told = (_text(member(body, *place)) for place in _PLACES)
+    return next(filter(None, told), None)
 
 
 def ids_of(headers: typing.Any, body: typing.Any) -> "tuple[str | None, str | None]":
@@ -71,7 +57,7 @@ def ids_of(headers: typing.Any, body: typing.Any) -> "tuple[str | None, str | No
     headers: of the answer, a mapping or pairs. body: a scanner that read it, a
     whole body's bytes, or an SDK's object or event.
     """
-    found = _named(headers if headers is not None else _member(body, "headers"))
+    found = _named(headers if headers is not None else member(body, "headers"))
     request = next((found[name] for name in _REQUEST if found.get(name)), None)
     return (found.get(_ANSWER) or _id(body),
-            request or _text(_member(body, "_request_id")))
+            request or _text(member(body, "_request_id")))
