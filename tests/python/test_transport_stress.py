@@ -388,11 +388,12 @@ def test_async_failures_leave_nothing_behind(provider: str) -> None:
 
     before = _descriptors()
     done = asyncio.run(main())
-    # httpcore 1 keeps a connection, guarded or not, where a cancellation meets
-    # its own hanging up.
-    assert len(left) <= (0 if HTTP.__name__ == "httpx2" else 5), left
     counts = _counted(engines)
     answers, cancelled = map(sum, zip(*done))
+    # httpcore 1 keeps a connection, guarded or not, that was made for a request
+    # cancelled before it had it, or where a cancellation meets its own hanging
+    # up: how many is chance. Were streams not closed, the pool would run out.
+    assert len(left) <= (0 if HTTP.__name__ == "httpx2" else cancelled // 20), left
     # A task may be cancelled before its call begins.
     assert MIXED // 2 - cancelled <= counts["calls"] <= MIXED // 2
     assert sum(counts[name] for name in (
