@@ -27,6 +27,9 @@ BUGS = [
     ("world_a", "8", "attempts are not bounded", [(BUDGET, "if (f->attempts_left == 0) {", "if (0) {")]),
     ("world_a", "6", "a tool acts between the decision and the send", [
         ("core/src/fg_call_attempt.c", "    why = commit.reason;", "    ;")]),
+    # What the states seen rest on: nothing but the state decides.
+    ("world_a", "6", "an answer depends on more than the state", [
+        (BUDGET, "if (f->attempts_left == 0) {", "static int asked;\n  if (f->attempts_left == 0 || ++asked % 997 == 0) {")]),
     # Three places keep a server's wait, so that one mistake does not break it.
     ("world_a", "6", "a server's wait is cut short", [
         ("core/src/fg_backoff.c", "return fg_add32(hint_ms, ", "return fg_add32(hint_ms / 2, "),

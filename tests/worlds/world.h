@@ -1,5 +1,6 @@
 /* Small worlds: every sequence of operations to a depth, on the production engine through its public API, against an oracle that
- * keeps its own books of sends and effects and never asks the engine. Depth-first, by snapshots of call and region. */
+ * keeps its own books of sends and effects and never asks the engine. Depth-first, by snapshots of call and region; what lies below a
+ * state once walked is counted (seen.h). */
 #ifndef FG_WORLD_H
 #define FG_WORLD_H
 
@@ -33,9 +34,10 @@ static void world_free(void *ctx, void *ptr) {
   free(ptr);
 }
 
-static inline void world_open(world *w, const char *card, uint32_t rows) {
+/* routes: of the card, and as many accounts. */
+static inline void world_open(world *w, const char *card, uint32_t routes, uint32_t rows) {
   const fg_mem mem = {world_alloc, world_free, NULL};
-  fg_region_config config = {.size = sizeof config, .routes = 4, .accounts = 4, .workflows = 1, .procs = 8, .rows = rows};
+  fg_region_config config = {.size = sizeof config, .routes = routes, .accounts = routes, .workflows = 1, .procs = 8, .rows = rows};
   fg_error err = {.size = sizeof err};
   memset(w, 0, sizeof *w);
   w->now = WORLD_NOW;
@@ -69,12 +71,11 @@ static inline fg_str world_str(const char *z) {
   return s;
 }
 
-/* Progress and a bound on what is printed. */
 typedef struct tally { uint64_t sequences, operations, violations; } tally;
 
-static inline void tally_show(const tally *t, const char *name, int last) {
-  fprintf(stderr, "%s%s: %" PRIu64 " sequences, %" PRIu64 " operations, %" PRIu64 " violations%s", "\r", name, t->sequences,
-          t->operations, t->violations, last ? "\n" : "");
+static inline void tally_show(const tally *t, const char *name) {
+  fprintf(stderr, "%s: %" PRIu64 " sequences, %" PRIu64 " operations, %" PRIu64 " violations\n", name, t->sequences, t->operations,
+          t->violations);
 }
 
 #endif /* FG_WORLD_H */

@@ -1,21 +1,15 @@
 /* World A: one call; a primary, an approved stand-in, an unapproved one, an approved one the request does not fit. Every sequence of
- * operations to a depth (default 6; 8 is the full world). Usage: world_a [DEPTH].
+ * operations to a depth (default 6; meson.build has the full one). Usage: world_a [DEPTH].
  *
  * The oracle's laws, from what was sent and done, never from the engine's answers:
  *   no send to the unapproved or the unfit route; at most 3 attempts a step and 2 sent on one route; no send after visible text, an
  *   unresolved or a committed effect in the same step; none after a dead key; none to another budget after a spent quota; none earlier
  *   than a server's wait allows on that route; none after the step's time is over; none once the call has ended; every call ends; same
  *   state and operation, same bytes. */
-#include "world.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* Two processes share the work: of the nodes at this depth each walks every other one. */
-enum { SPLIT = 3 };
+#include "seen.h"
 
 enum { ROUTE_P = 1, ROUTE_F = 2, ROUTE_U = 3, ROUTE_X = 4 };
-enum { TOTAL = 3, PER_ROUTE = 2, ELAPSED = 20000, HINT = 2000, END_ROUNDS = 40, MAX_DEPTH = 12 };
+enum { TOTAL = 3, PER_ROUTE = 2, ELAPSED = 20000, HINT = 2000, END_ROUNDS = 40, MAX_DEPTH = 12, SAID = 5 };
 
 static const char CARD[] =
     "{\"version\":1,\"routes\":{"
@@ -54,13 +48,12 @@ static world W;
 static tally T;
 static uint8_t path[MAX_DEPTH];
 static uint8_t *saved[MAX_DEPTH + 1];
-static uint8_t *twice;
 static uint32_t depth_max = 6;
-static uint32_t part, turn; /* which of the two processes this is; nodes at SPLIT so far */
+static seen states;
 
 static void violation(uint32_t depth, const char *law, const fg_decision *d) {
   uint32_t i;
-  if (T.violations++ < 5) {
+  if (T.violations++ < SAID) {
     fprintf(stderr, "\nviolation: %s (route %u, attempt %u), after:", law, d->route, d->attempt);
     for (i = 0; i < depth; i++) {
       fprintf(stderr, " %s,", NAME[path[i]]);
@@ -301,44 +294,45 @@ static void must_end(node n, uint32_t depth) {
 }
 
 static void walk(const node *from, uint32_t depth) {
+  const seen_key key = seen_state(&states, &W, from, sizeof *from, depth_max - depth);
+  const tally was = T;
+  seen_one known;
   uint32_t op;
   int leaf = 1;
-  if (depth == SPLIT && (turn++ & 1) != part) {
+  if (seen_before(&states, key, &T, &known)) {
     return;
   }
-  if (depth < depth_max) {
-    for (op = 0; op < OPS; op++) {
-      node n;
-      if (!legal(&from->b, (enum op)op, &from->d)) {
-        continue;
-      }
-      leaf = 0;
-      path[depth] = (uint8_t)op;
-      memcpy(W.memory, saved[depth], W.bytes);
-      n = *from;
-      act(&n, (enum op)op, depth + 1);
-      T.operations -= depth < SPLIT && part != 0; /* the other process counts it */
-      memcpy(saved[depth + 1], W.memory, W.bytes);
-      if ((T.operations & 31) == 0) { /* same state, same operation: the same bytes */
-        node again = *from;
-        tally quiet = T;
-        memcpy(twice, W.memory, W.bytes);
-        memcpy(W.memory, saved[depth], W.bytes);
-        act(&again, (enum op)op, depth + 1);
-        T = quiet;
-        if (memcmp(twice, W.memory, W.bytes) != 0 || memcmp(&again.call, &n.call, sizeof n.call) != 0 || memcmp(&again.d, &n.d, sizeof n.d) != 0) {
-          violation(depth + 1, "not the same bytes twice", &n.d);
-        }
-      }
-      walk(&n, depth + 1);
+  for (op = 0; depth < depth_max && op < OPS; op++) {
+    node n, again;
+    tally once;
+    if (!legal(&from->b, (enum op)op, &from->d)) {
+      continue;
     }
+    leaf = 0;
+    path[depth] = (uint8_t)op;
+    memcpy(W.memory, saved[depth], W.bytes);
+    n = *from;
+    act(&n, (enum op)op, depth + 1);
+    memcpy(saved[depth + 1], W.memory, W.bytes);
+    once = T; /* same state, same operation: the same bytes, said once */
+    T.violations = SAID;
+    again = *from;
+    memcpy(W.memory, saved[depth], W.bytes);
+    act(&again, (enum op)op, depth + 1);
+    T = once;
+    if (memcmp(saved[depth + 1], W.memory, W.bytes) != 0 || memcmp(&again.call, &n.call, sizeof n.call) != 0 ||
+        memcmp(&again.d, &n.d, sizeof n.d) != 0) {
+      violation(depth + 1, "not the same bytes twice", &n.d);
+    }
+    walk(&n, depth + 1);
   }
-  if (leaf && (depth >= SPLIT || part == 0)) {
+  if (leaf) {
     memcpy(W.memory, saved[depth], W.bytes);
     must_end(*from, depth);
-    if ((++T.sequences & 0xfffff) == 0) {
-      tally_show(&T, "world A", 0);
-    }
+    T.sequences++;
+  }
+  if (!seen_walked(&states, key, &was, &T, &known)) {
+    violation(depth, "an equal state has other sequences", &from->d);
   }
 }
 
@@ -346,9 +340,6 @@ int main(int argc, char **argv) {
   fg_request r;
   node n;
   uint32_t i;
-  int ends[2];
-  pid_t other;
-  tally theirs;
   if (argc > 1) {
     depth_max = (uint32_t)strtoul(argv[1], NULL, 10);
   }
@@ -356,7 +347,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: world_a [DEPTH 1..%d]\n", MAX_DEPTH - 1);
     return 2;
   }
-  world_open(&W, CARD, 2);
+  world_open(&W, CARD, 4, 2);
   memset(&n, 0, sizeof n);
   memset(&r, 0, sizeof r);
   r.size = sizeof r;
@@ -375,27 +366,11 @@ int main(int argc, char **argv) {
   for (i = 0; i <= depth_max; i++) {
     saved[i] = malloc(W.bytes);
   }
-  twice = malloc(W.bytes);
   memcpy(saved[0], W.memory, W.bytes);
-  if (pipe(ends) != 0 || (other = fork()) < 0) {
-    perror("world_a");
-    return 2;
-  }
-  part = other == 0;
+  seen_start(&states, &W, &n, sizeof n);
   walk(&n, 0);
-  if (part != 0) {
-    _exit(write(ends[1], &T, sizeof T) != (ssize_t)sizeof T);
-  }
-  (void)close(ends[1]); /* so that a process that died is an end of the pipe */
-  if (read(ends[0], &theirs, sizeof theirs) != (ssize_t)sizeof theirs || waitpid(other, NULL, 0) != other) {
-    fprintf(stderr, "the second process did not end well\n");
-    return 2;
-  }
-  T.sequences += theirs.sequences;
-  T.operations += theirs.operations;
-  T.violations += theirs.violations;
-  tally_show(&T, "world A", 1);
-  printf("world A depth %u: %" PRIu64 " sequences, %" PRIu64 " operations\n", depth_max, T.sequences, T.operations);
+  tally_show(&T, "world A");
+  printf("world A depth %u: %" PRIu64 " sequences, %" PRIu64 " operations; %" PRIu64 " states walked\n", depth_max, T.sequences, T.operations, states.used);
   printf("%d passed, %d failed\n", T.violations == 0, T.violations != 0);
   return T.violations != 0;
 }

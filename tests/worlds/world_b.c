@@ -1,12 +1,12 @@
 /* World B: two calls on one route, a breaker of two failures and one probe, a retry bucket of two. Every sequence of operations to a
- * depth (default 8; 12 is the full world). Usage: world_b [DEPTH [BUCKET]].
+ * depth (default 8; meson.build has the full one). Usage: world_b [DEPTH [BUCKET]].
  *
  * The oracle's laws, from its own books of sends and results:
  *   no send through an open breaker; never more than one probe; no more retries than the bucket holds, by an upper bound of its
  *   balance; never two retries in flight; nothing in flight when both calls are over; every call ends; same state, same bytes. */
-#include "world.h"
+#include "seen.h"
 
-enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 900, MAX_DEPTH = 14 };
+enum { OPEN_MS = 10000, OPEN_MAX_MS = 20000, TOTAL_MS = 15000, RETRY = 1000, CREDIT = 100, END_ROUNDS = 900, MAX_DEPTH = 14, SAID = 5 };
 
 #define CARD /* %u: tokens the bucket starts with and holds */ \
     "{\"version\":1,\"retry_bucket\":{\"start\":%u,\"cap\":%u},\"backoff\":{\"base_ms\":1000}," \
@@ -37,13 +37,13 @@ static world W;
 static tally T;
 static uint8_t path[MAX_DEPTH];
 static uint8_t *saved[MAX_DEPTH + 1];
-static uint8_t *twice;
+static seen states;
 static uint32_t depth_max = 8;
 static int64_t cap = 2000; /* of the bucket, milli-tokens */
 
 static void violation(uint32_t depth, const char *law) {
   uint32_t i;
-  if (T.violations++ < 5) {
+  if (T.violations++ < SAID) {
     fprintf(stderr, "\nviolation: %s, after:", law);
     for (i = 0; i < depth; i++) {
       if (path[i] == JUMP) {
@@ -294,40 +294,45 @@ static void must_end(node n, uint32_t depth) {
 }
 
 static void walk(const node *from, uint32_t depth) {
+  const seen_key key = seen_state(&states, &W, from, sizeof *from, depth_max - depth);
+  const tally was = T;
+  seen_one known;
   uint32_t op;
   int leaf = 1;
-  if (depth < depth_max) {
-    for (op = 0; op < OPS; op++) {
-      node n;
-      if (!legal(from, op)) {
-        continue;
-      }
-      leaf = 0;
-      path[depth] = (uint8_t)op;
-      memcpy(W.memory, saved[depth], W.bytes);
-      n = *from;
-      act(&n, op, depth + 1);
-      memcpy(saved[depth + 1], W.memory, W.bytes);
-      if ((T.operations & 31) == 0) {
-        node again = *from;
-        tally quiet = T;
-        memcpy(twice, W.memory, W.bytes);
-        memcpy(W.memory, saved[depth], W.bytes);
-        act(&again, op, depth + 1);
-        T = quiet;
-        if (memcmp(twice, W.memory, W.bytes) != 0 || memcmp(&again.d, &n.d, sizeof n.d) != 0 || memcmp(&again.call, &n.call, sizeof n.call) != 0) {
-          violation(depth + 1, "not the same bytes twice");
-        }
-      }
-      walk(&n, depth + 1);
+  if (seen_before(&states, key, &T, &known)) {
+    return;
+  }
+  for (op = 0; depth < depth_max && op < OPS; op++) {
+    node n, again;
+    tally once;
+    if (!legal(from, op)) {
+      continue;
     }
+    leaf = 0;
+    path[depth] = (uint8_t)op;
+    memcpy(W.memory, saved[depth], W.bytes);
+    n = *from;
+    act(&n, op, depth + 1);
+    memcpy(saved[depth + 1], W.memory, W.bytes);
+    once = T; /* same state, same operation: the same bytes, said once */
+    T.violations = SAID;
+    again = *from;
+    memcpy(W.memory, saved[depth], W.bytes);
+    act(&again, op, depth + 1);
+    T = once;
+    if (memcmp(saved[depth + 1], W.memory, W.bytes) != 0 || memcmp(&again.d, &n.d, sizeof n.d) != 0 ||
+        memcmp(&again.call, &n.call, sizeof n.call) != 0) {
+      violation(depth + 1, "not the same bytes twice");
+    }
+    walk(&n, depth + 1);
   }
   if (leaf) {
     memcpy(W.memory, saved[depth], W.bytes);
     must_end(*from, depth);
-    if ((++T.sequences & 0xfffff) == 0) {
-      tally_show(&T, "world B", 0);
-    }
+    T.sequences++;
+  }
+  if (!seen_walked(&states, key, &was, &T, &known)) {
+    violation(depth, "an equal state has other sequences");
   }
 }
 
@@ -346,7 +351,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   snprintf(card, sizeof card, CARD, bucket, bucket);
-  world_open(&W, card, 2);
+  world_open(&W, card, 1, 2);
   n.now = W.now;
   cap = (int64_t)bucket * 1000;
   n.b.bucket = cap;
@@ -354,11 +359,11 @@ int main(int argc, char **argv) {
   for (i = 0; i <= depth_max; i++) {
     saved[i] = malloc(W.bytes);
   }
-  twice = malloc(W.bytes);
   memcpy(saved[0], W.memory, W.bytes);
+  seen_start(&states, &W, &n, sizeof n);
   walk(&n, 0);
-  tally_show(&T, "world B", 1);
-  printf("world B depth %u: %" PRIu64 " sequences, %" PRIu64 " operations\n", depth_max, T.sequences, T.operations);
+  tally_show(&T, "world B");
+  printf("world B depth %u: %" PRIu64 " sequences, %" PRIu64 " operations; %" PRIu64 " states walked\n", depth_max, T.sequences, T.operations, states.used);
   printf("%d passed, %d failed\n", T.violations == 0, T.violations != 0);
   return T.violations != 0;
 }

@@ -257,7 +257,7 @@ static uint32_t explore(setup s, int deep) {
   memset(named_x, 0, sizeof named_x);
   named_g = refused_x = refused_else = 0;
   depth_now = deep ? depth_max : depth_max - 1;
-  world_open(&W, card(), 2);
+  world_open(&W, card(), 4, 2);
   memset(&n, 0, sizeof n);
   n.now = W.now;
   for (uint32_t i = 0; i <= depth_now; i++) {
@@ -312,7 +312,7 @@ int main(int argc, char **argv) {
       worlds += explore((setup){NO_ROW, 0, place, &ODDS[i]}, (int)ODDS[i].deep);
     }
   }
-  tally_show(&T, "world of sections", 1);
+  tally_show(&T, "world of sections");
   printf("world of sections depth %u: %u cards, %" PRIu64 " sequences, %" PRIu64 " decisions\n", depth_max, worlds, T.sequences, T.operations);
   printf("%d passed, %d failed\n", T.violations == 0, T.violations != 0);
   return T.violations != 0;
