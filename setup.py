@@ -12,6 +12,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -45,7 +46,24 @@ def pkg_config(what: str) -> "list[str] | None":
 
 
 class BuildExt(build_ext):
-    """build_ext that asks pkg-config for cJSON when it really compiles."""
+    """build_ext that asks pkg-config for cJSON when it really compiles, and
+    compiles as many files at once as there are processors, those of the core
+    once for both extensions."""
+
+    def build_extensions(self) -> None:
+        compile_files = self.compiler.compile
+        made: "dict[str, list[str]]" = {}  # source: object files
+
+        def compile_each(sources: "list[str]", **options: object) -> "list[str]":
+            new = [source for source in sources if source not in made]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(
+                    lambda source: compile_files([source], **options), new)
+                made.update(zip(new, objects))
+            return [path for source in sources for path in made[source]]
+
+        self.compiler.compile = compile_each
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         cflags, libs = pkg_config("--cflags"), pkg_config("--libs")
@@ -71,6 +89,15 @@ if switch("COVERAGE"):
     compile_args += ["--coverage", "-O0"]
     link_args += ["--coverage"]
 
+# The same for both: an object file of the core serves either.
+common = {
+    "depends": listed("core/*/*.h", "bindings/python/src/*.h", "core/*/*.inc"),
+    "include_dirs": ["core/include", "core/src", "core/card", "core/host",
+                     "core/drill", "bindings/python/src"],
+    "define_macros": [("_GNU_SOURCE", "1"), ("Py_LIMITED_API", "0x030A0000")],
+    "py_limited_api": True,
+}
+
 core = Extension(
     "fivegates._core",
     sources=[
@@ -78,13 +105,9 @@ core = Extension(
         *core_sources(),
         *listed("core/host/fg_host*.c"),
     ],
-    depends=listed("core/*/*.h", "bindings/python/src/*.h", "core/*/*.inc"),
-    include_dirs=["core/include", "core/src", "core/card", "core/host",
-                  "bindings/python/src"],
-    define_macros=[("_GNU_SOURCE", "1"), ("Py_LIMITED_API", "0x030A0000")],
-    extra_compile_args=compile_args,
+    extra_compile_args=list(compile_args),
     extra_link_args=link_args,
-    py_limited_api=True,
+    **common,
 )
 
 drill = Extension(
@@ -95,12 +118,9 @@ drill = Extension(
         *(path for path in listed("core/drill/fg_drill*.c")
           if not path.endswith("_main.c")),
     ],
-    depends=listed("core/*/*.h", "core/*/*.inc"),
-    include_dirs=["core/include", "core/src", "core/card", "core/drill"],
-    define_macros=[("_GNU_SOURCE", "1"), ("Py_LIMITED_API", "0x030A0000")],
     extra_compile_args=list(compile_args),
     extra_link_args=["-pthread", *link_args],
-    py_limited_api=True,
+    **common,
 )
 
 setup(
