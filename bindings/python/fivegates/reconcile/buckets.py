@@ -27,6 +27,8 @@ def match_buckets(store: Store, chosen: Chosen, prices: PriceBook,
     tally: counts served attempts that are explained by their cell, and those
     outside of every cell.
     """
+    store.db.execute("CREATE INDEX IF NOT EXISTS attempt_served ON "
+                     "attempt(provider, model, t0) WHERE state = 'delivered'")
     columns = "model, key" if chosen.keys else "model, NULL"
     pairs = list(store.rows(
         f"SELECT DISTINCT {columns} FROM attempt WHERE provider = ? UNION "

@@ -8,7 +8,7 @@ import typing
 
 from fivegates.reconcile.rows import ReconcileError
 from fivegates.reconcile.sources import Chosen
-from fivegates.reconcile.store import Store
+from fivegates.reconcile.store import OPEN, Store
 
 __all__ = ["COUNTS", "Cell", "Group", "Leftover", "Open"]
 
@@ -103,4 +103,4 @@ class Group:
         sql, values = self.where()
         return self.store.rows(
             "SELECT id, op, t0, t1, wanted, max_out FROM attempt "
-            f"WHERE state IN ('unknown', 'billed') AND {sql} ORDER BY t0", *values)
+            f"WHERE {OPEN} AND {sql} ORDER BY t0", *values)

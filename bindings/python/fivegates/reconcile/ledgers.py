@@ -26,6 +26,8 @@ try:  # several times as fast
 except ImportError:
     _loads = json.loads
 
+_LINES = ("call", "decision", "end")
+_EVENTS = ("attempt.start", "attempt.end")
 _TOLD = 20  # places of torn lines named in the report
 
 
@@ -57,7 +59,6 @@ class _Live:
     hold: int         # tokens held for it
     body: str
     max_out: "int | None"
-    place: str
     key: "str | None" = None
 
 
@@ -94,11 +95,14 @@ class _Reader:
         self._starts: "dict[tuple[str, int], Line]" = {}
         self._ops: "dict[str, int]" = {}
         self._last = 0
+        self._path, self._number = "", 0  # of the line that is read
 
     def file(self, path: str, progress: Progress) -> "typing.Iterator[Row]":
         """The attempts that end in this file."""
+        facts, line_of, take = self._facts, self._line, self._take
         good = False
         read = 0
+        self._path = path
         try:
             with open(path, "rb") as file:
                 for number, raw in enumerate(file, 1):
@@ -108,13 +112,14 @@ class _Reader:
                         read = 0
                     if raw.isspace():
                         continue
-                    self._facts.lines += 1
-                    line = self._line(raw, path, number)
+                    facts.lines += 1
+                    self._number = number
+                    line = line_of(raw)
                     if line is None:
                         continue
                     good = True
                     if line is not _SKIPPED:
-                        row = self._take(line, path, number)
+                        row = take(line)
                         if row is not None:
                             yield row
         except OSError as exc:
@@ -125,7 +130,10 @@ class _Reader:
             raise ReconcileError(f"{path}:1: no line of it is a ledger's; give a "
                                  "file written with engine.run(ledger=...)")
 
-    def _line(self, raw: bytes, path: str, number: int) -> "Line | None":
+    def _place(self) -> str:
+        return f"{self._path}:{self._number}"
+
+    def _line(self, raw: bytes) -> "Line | None":
         """A parsed line; None when torn."""
         text = raw
         # The core's lines are long; what comes after these words tells people
@@ -133,10 +141,11 @@ class _Reader:
         if raw.endswith(b"}\n"):
             cut = -1
             if raw.startswith(b'{"line":"decision"'):
-                if b'"held_usd"' not in raw and b'"action":"proceed"' in raw:
+                if b'"action":"proceed"' in raw and b'"held_usd"' not in raw:
                     return _SKIPPED  # the first decision: asked, not yet sent
-                if b'"request_changes":{},' in raw:
-                    cut = raw.find(b',"timeouts":')
+                cut = raw.find(b',"timeouts":')
+                if raw.find(b'"request_changes":{},', cut) < 0:
+                    cut = -1
             elif raw.startswith(b'{"line":"call"'):
                 cut = raw.find(b',"request_bytes":')
             elif raw.startswith(b'{"line":"end"'):
@@ -150,28 +159,26 @@ class _Reader:
         except (ValueError, RecursionError):
             self._facts.torn += 1
             if len(self._facts.torn_places) < _TOLD:
-                self._facts.torn_places.append(f"{path}:{number}")
+                self._facts.torn_places.append(self._place())
             return None
         if not isinstance(line, dict) or (
-                line.get("line") not in ("call", "decision", "end")
-                and line.get("ev") not in ("attempt.start", "attempt.end")):
+                line.get("line") not in _LINES and line.get("ev") not in _EVENTS):
             raise ReconcileError(
-                f"{path}:{number}: not a ledger's line; give ledgers first and "
+                f"{self._place()}: not a ledger's line; give ledgers first and "
                 "exports after --bill")
         if line.get("v") != 1:
             raise ReconcileError(
-                f"{path}:{number}: a ledger of version {line.get('v')}, this "
+                f"{self._place()}: a ledger of version {line.get('v')}, this "
                 "program reads version 1; use the program that wrote it, or newer")
         return line
 
-    def _take(self, line: Line, path: str, number: int) -> "Row | None":
+    def _take(self, line: Line) -> "Row | None":
         """What a line says; the attempt that it ends."""
-        place = f"{path}:{number}"
         try:
             if "ev" in line:
-                return self._log_line(line, place)
+                return self._log_line(line)
             if line["line"] == "decision":
-                return self._decision(line, place)
+                return self._decision(line)
             if line["line"] == "call":
                 self._begin(line)
                 return None
@@ -181,11 +188,11 @@ class _Reader:
             return None
         except KeyError as exc:
             raise ReconcileError(
-                f"{place}: a ledger's line without its member {exc}; the line "
+                f"{self._place()}: a ledger's line without its member {exc}; the line "
                 "was edited: give the ledger as it was written") from None
-        except (TypeError, AttributeError) as exc:
+        except (TypeError, AttributeError, ValueError, OverflowError) as exc:
             raise ReconcileError(
-                f"{place}: a ledger's line with a member of the wrong type ({exc}); the "
+                f"{self._place()}: a ledger's line with a member of the wrong type ({exc}); the "
                 "line was edited: give the ledger as it was written") from None
 
     def _begin(self, line: Line) -> None:
@@ -198,7 +205,7 @@ class _Reader:
         policy = line["policy"]
         self._facts.policies[policy] = self._facts.policies.get(policy, 0) + 1
 
-    def _decision(self, line: Line, place: str) -> "Row | None":
+    def _decision(self, line: Line) -> "Row | None":
         name = line["call"]
         call = self._calls.get(name)
         if call is None:
@@ -209,7 +216,7 @@ class _Reader:
             if live is not None and (live.n, live.step) == (line["attempt"], line["step"]):
                 return None  # told twice
             lost = self._lost(name, call) if live is not None else None
-            call.live = self._permit(line, call, place)
+            call.live = self._permit(line, call)
             return lost
         if "held_usd" in line:
             return None  # it goes on
@@ -221,26 +228,25 @@ class _Reader:
             self._facts.incomplete += 1  # another one's, whose permit is not there
             row = self._lost(name, call)
         else:
-            row = self._ended(name, call, live, line, place)
+            row = self._ended(name, call, live, line)
             call.live = None
         call.tokens = line["tokens"]
         return row
 
-    def _permit(self, line: Line, call: _Call, place: str) -> _Live:
+    def _permit(self, line: Line, call: _Call) -> _Live:
         before, call.tokens = call.tokens, index(line["tokens"])
         return _Live(
             index(line["attempt"]), index(line["step"]),
             *self._model(line["gen_ai.provider.name"], line["gen_ai.request.model"]),
             line["route"], _time(line), before, call.tokens - before, _body(line),
             (line.get("request_changes") or {}).get("max_tokens") or call.max_out,
-            place, line.get("api_key_id"))
+            line.get("api_key_id"))
 
-    def _ended(self, name: str, call: _Call, live: _Live, line: Line,
-               place: str) -> Row:
+    def _ended(self, name: str, call: _Call, live: _Live, line: Line) -> Row:
         delivered = line["action"] == "accept"
         billing = line["billing"]
         if billing not in ("none", "possible", "likely", "certain"):
-            raise ReconcileError(f"{place}: billing is {billing!r}, a word of no core; "
+            raise ReconcileError(f"{self._place()}: billing is {billing!r}, a word of no core; "
                                  "give the ledger as it was written")
         settled = line["tokens"] - live.tokens
         known = line.get("gen_ai.usage.input_tokens")
@@ -260,7 +266,7 @@ class _Reader:
                 known, out, total,
                 line.get("gen_ai.usage.cache_read.input_tokens"),
                 line.get("gen_ai.usage.cache_creation.input_tokens"),
-                call.estimate, live.max_out, live.body, live.place)
+                call.estimate, live.max_out, live.body)
 
     def _lost(self, name: str, call: _Call) -> Row:
         """An attempt without an end: a crash, or lines that are not there."""
@@ -271,9 +277,10 @@ class _Reader:
         return (call.op, name, call.workflow, live.step, live.n, live.provider,
                 live.model, live.key, live.route, live.t0, live.t0, "unknown",
                 "lost", None, None, None, None, None, None, None,
-                call.estimate, live.max_out, live.body, live.place)
+                call.estimate, live.max_out, live.body)
 
-    def _log_line(self, line: Line, place: str) -> "Row | None":
+    def _log_line(self, line: Line) -> "Row | None":
+        place = self._place()
         name, n = line["op"], index(line["attempt"])
         at = instant(line["ts"], place, "ts")
         if line["ev"] == "attempt.start":
@@ -281,8 +288,7 @@ class _Reader:
                 self._last += 1
                 self._ops[name] = self._last
             self._starts[(name, n)] = {
-                **line, "at": at, "place": place,
-                "names": self._model(line["provider"], line["model"])}
+                **line, "at": at, "names": self._model(line["provider"], line["model"])}
             return None
         start = self._starts.pop((name, n), None)
         if start is None:
@@ -314,7 +320,7 @@ class _Reader:
                 state, kind, rid, rid2, known, out,
                 known + out if known is not None and out is not None else None,
                 read, wrote, start.get("input_est"), start.get("max_output"),
-                start.get("prompt_hash"), start["place"])
+                start.get("prompt_hash"))
 
     def _model(self, provider: str, written: str) -> "tuple[str, str]":
         name = provider_of(provider), model_of(written)

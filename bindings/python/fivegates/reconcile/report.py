@@ -12,7 +12,7 @@ from fivegates.reconcile.ledgers import LedgerFacts
 from fivegates.reconcile.money import PriceBook, text
 from fivegates.reconcile.rows import stamp
 from fivegates.reconcile.sources import Chosen, Given
-from fivegates.reconcile.store import Store
+from fivegates.reconcile.store import OPEN, UNSERVED, Store
 
 __all__ = ["CONFIDENCES", "FINDING_FIELDS", "Report"]
 
@@ -23,7 +23,7 @@ FINDING_FIELDS = ("call", "verdict", "confidence", "provider", "model", "route",
                   "wasted_hi", "currency", "evidence")
 
 # Attempts that the bill has, or may have, and the user did not.
-_WASTED = "state <> 'delivered' AND verdict IN ('billed', 'maybe')"
+_WASTED = f"{UNSERVED} AND verdict IN ('billed', 'maybe')"
 
 
 class Report:
@@ -119,7 +119,12 @@ class Report:
 
     def _summary(self) -> Json:
         store = self._store
-        states = dict(store.rows("SELECT state, COUNT(*) FROM attempt GROUP BY state"))
+        states: "collections.Counter[str]" = collections.Counter()
+        providers = set()
+        for provider, state, count in store.rows(
+                "SELECT provider, state, COUNT(*) FROM attempt GROUP BY 1, 2"):
+            states[state] += count
+            providers.add(provider)
         return {
             "version": 1,
             "as_of": stamp(self._as_of),
@@ -127,9 +132,9 @@ class Report:
                 "files": self._facts.files, "lines": self._facts.lines,
                 "calls": store.one("SELECT COUNT(DISTINCT op) FROM attempt"),
                 "attempts": sum(states.values()),
-                "served": states.get("delivered", 0),
-                "refused": states.get("none", 0),
-                "in_question": states.get("unknown", 0) + states.get("billed", 0),
+                "served": states["delivered"],
+                "refused": states["none"],
+                "in_question": states["unknown"] + states["billed"],
                 "torn_lines": self._facts.torn,
                 "torn_at": self._facts.torn_places,
                 "attempts_without_their_lines": self._facts.incomplete,
@@ -137,7 +142,7 @@ class Report:
             "money": self._money(),  # before the exports: it says which of them
             "exports": [self._export(one) for one in self._given],
             "counted_once": self._counted_once,
-            "coverage": self._coverage(),
+            "coverage": self._coverage(sum(states.values()) - states["none"], providers),
             "unexplained": [self._leftover(one) for one in self._left],
             "not_in_ledger": self._foreign(),
             "learned": self._learned(),
@@ -224,15 +229,15 @@ class Report:
             "SELECT provider, confidence, lo, hi, 1 FROM pool WHERE id IN "
             f"(SELECT pool FROM attempt WHERE {_WASTED})")
 
-    def _coverage(self) -> Json:
+    def _coverage(self, counted: int, providers: "set[str]") -> Json:
+        """counted: attempts that may have been billed. providers: of the ledgers."""
         store = self._store
-        counted = store.one("SELECT COUNT(*) FROM attempt WHERE state <> 'none'")
         requests = [one.provider for one in self._chosen.values() if one.grain == 0]
         marks = ",".join("?" * len(requests))
-        matched = store.one(f"SELECT COUNT(*) FROM attempt WHERE state = 'delivered' "
-                            f"AND bill IS NOT NULL AND provider IN ({marks})", *requests)
-        told = store.one("SELECT COUNT(*) FROM attempt WHERE state IN "
-                         "('unknown', 'billed') AND verdict IS NOT NULL")
+        served, matched = next(store.rows(
+            "SELECT COUNT(*), COUNT(bill) FROM attempt WHERE state = 'delivered' "
+            f"AND provider IN ({marks})", *requests))
+        told = store.one(f"SELECT COUNT(*) FROM attempt WHERE {OPEN} AND verdict IS NOT NULL")
         everything = store.one("SELECT SUM(COALESCE(in_total, 0) + COALESCE(out, 0)) "
                                "FROM bill WHERE used = 1") or 0
         foreign = store.one("SELECT SUM(COALESCE(in_total, 0) + COALESCE(out, 0)) "
@@ -246,15 +251,11 @@ class Report:
             "export_tokens": everything, "export_tokens_explained": everything - foreign,
             "uncovered": {
                 provider: count for provider, count in store.rows(
-                    "SELECT provider, COUNT(*) FROM attempt WHERE state IN "
-                    "('unknown', 'billed') AND verdict IS NULL GROUP BY provider")
+                    f"SELECT provider, COUNT(*) FROM attempt WHERE {OPEN} "
+                    "AND verdict IS NULL GROUP BY provider")
                 if provider in self._chosen},
-            "no_export": [row[0] for row in store.rows(
-                "SELECT DISTINCT provider FROM attempt ORDER BY 1")
-                if row[0] not in self._chosen],
-            "served_without_row": store.one(
-                "SELECT COUNT(*) FROM attempt WHERE state = 'delivered' AND bill IS NULL "
-                f"AND provider IN ({marks})", *requests)}
+            "no_export": sorted(providers - self._chosen.keys()),
+            "served_without_row": served - matched}
 
     def _leftover(self, one: Leftover) -> Json:
         return {"provider": one.provider,
@@ -299,7 +300,7 @@ class Report:
                 "SUM(COALESCE(verdict = 'billed' AND confidence <> 'certain', 0)), "
                 "SUM(COALESCE(verdict = 'maybe', 0)), "
                 "SUM(COALESCE(verdict = 'not_billed', 0)), SUM(verdict IS NULL) "
-                "FROM attempt WHERE state IN ('unknown', 'billed') "
+                f"FROM attempt WHERE {OPEN} "
                 "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"):
             certain, probable, maybe, not_billed, open_ = counts
             known = certain + probable + not_billed

@@ -10,7 +10,7 @@ import typing
 from fivegates.reconcile.assign import Group, groups
 from fivegates.reconcile.money import PriceBook
 from fivegates.reconcile.sources import Chosen
-from fivegates.reconcile.store import Store
+from fivegates.reconcile.store import OPEN, UNSERVED, Store
 
 __all__ = ["MAX_GENERATION_MS", "SKEW_MS", "exact", "fingerprints", "learn_prompts",
            "cost_of", "price_rows"]
@@ -53,11 +53,14 @@ def exact(store: Store, chosen: Chosen) -> int:
         f"WHERE {where} AND bill.op IS NOT NULL AND bill.attempt IS NOT NULL",
         (1 if from_0 else 0, SKEW_MS, chosen.provider))
     store.db.execute(
-        "UPDATE attempt SET bill = b.id, verdict = 'billed', confidence = ?, "
-        "evidence = COALESCE(b.rid, b.op || '/' || b.attempt) FROM "
-        "(SELECT MIN(id) AS id, taken, rid, op, attempt FROM bill WHERE provider = ? "
-        "AND used = 1 AND taken IS NOT NULL GROUP BY taken) AS b "
-        "WHERE b.taken = attempt.id", (chosen.limit, chosen.provider))
+        "UPDATE attempt SET bill = b.id FROM (SELECT MIN(id) AS id, taken FROM bill "
+        "WHERE provider = ? AND used = 1 AND taken IS NOT NULL GROUP BY taken) AS b "
+        "WHERE b.taken = attempt.id", (chosen.provider,))
+    # What was served needs no verdict.
+    store.db.execute(
+        "UPDATE attempt SET verdict = 'billed', confidence = ?, evidence = (SELECT "
+        "COALESCE(b.rid, b.op || '/' || b.attempt) FROM bill b WHERE b.id = attempt.bill) "
+        f"WHERE {UNSERVED} AND provider = ? AND bill IS NOT NULL", (chosen.limit, chosen.provider))
     return by_id
 
 
@@ -70,8 +73,10 @@ def learn_prompts(store: Store, provider: str) -> None:
         "ON b.id = s.bill WHERE s.op = attempt.op AND s.id <> attempt.id "
         "AND s.provider = attempt.provider AND s.model = attempt.model "
         "AND s.body IS attempt.body AND COALESCE(s.in_total, b.in_total) "
-        "IS NOT NULL LIMIT 1)) WHERE state IN ('unknown', 'billed') "
-        "AND provider = ?", (provider,))
+        f"IS NOT NULL LIMIT 1)) WHERE {OPEN} AND provider = ?", (provider,))
+
+
+_OPEN = f"a.{UNSERVED} AND a.state IN ('unknown', 'billed')"
 
 
 class _Rule(typing.NamedTuple):
@@ -91,10 +96,10 @@ _DELIVERED = _Rule("a.state = 'delivered' AND b.in_total = a.in_total "
 _SUMMED = _Rule("a.state = 'delivered' AND a.in_total IS NULL "
                 "AND b.in_total + b.out = a.total",
                 "b.in_total + b.out", "probable", SKEW_MS)
-_RESENT = _Rule("a.state IN ('unknown', 'billed') AND b.in_total = a.wanted AND "
+_RESENT = _Rule(f"{_OPEN} AND b.in_total = a.wanted AND "
                 "(a.max_out IS NULL OR b.out <= a.max_out)",
                 "b.in_total", "probable", MAX_GENERATION_MS)
-_GUESSED = _Rule("a.state IN ('unknown', 'billed') AND a.wanted IS NULL AND "
+_GUESSED = _Rule(f"{_OPEN} AND a.wanted IS NULL AND "
                  "a.estimate > 0 AND b.in_total * 10 BETWEEN a.estimate * 9 AND "
                  "a.estimate * 11 AND (a.max_out IS NULL OR b.out <= a.max_out)",
                  "0", "possible", MAX_GENERATION_MS)
@@ -104,6 +109,8 @@ def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
     """Matches the rows and attempts that no id joined. by_id: ids of this
     provider do join, so an attempt that has one and found no row is not in
     the export."""
+    store.db.execute("CREATE INDEX IF NOT EXISTS attempt_unbilled ON attempt(provider, model, "
+                     "state) WHERE bill IS NULL")
     for name, columns in (("size", "in_total, "), ("sum", "in_total + out, "), ("time", "")):
         store.db.execute(
             f"CREATE INDEX IF NOT EXISTS bill_{name} ON bill(provider, model, {columns}t_lo) "
@@ -119,7 +126,7 @@ def fingerprints(store: Store, chosen: Chosen, by_id: bool) -> None:
 def _doubt_common_sizes(store: Store, provider: str) -> None:
     """Where the export has rows of others, a prompt whose size other calls
     have as well (a template's) proves little."""
-    matched = ("provider = ? AND state <> 'delivered' AND verdict = 'billed' "
+    matched = (f"provider = ? AND {UNSERVED} AND verdict = 'billed' "
                f"AND evidence = '{_BY_SIZE}'")
     if (store.one("SELECT 1 FROM bill WHERE provider = ? AND used = 1 AND bucket = 0 "
                   "AND taken IS NULL LIMIT 1", provider) is None
@@ -177,15 +184,16 @@ def _decide(chosen: Chosen, rule: _Rule, group: Group,
 
 def price_rows(store: Store, provider: str, prices: PriceBook) -> None:
     """Sets what matched rows of attempts that were not served cost."""
-    for attempt, cost, *meters in store.rows(
-            "SELECT a.id, b.cost, b.model, b.in_total, b.cache_read, "
-            "b.cache_write, b.cache_write_1h, b.out FROM attempt a JOIN bill b "
-            "ON b.id = a.bill WHERE a.provider = ? AND a.state <> 'delivered'",
-            provider):
-        span = (cost, cost) if cost is not None else cost_of(prices, provider, *meters)
-        if span is not None:
-            store.db.execute("UPDATE attempt SET lo = ?, hi = ? WHERE id = ?",
-                             (*span, attempt))
+    def spans() -> "typing.Iterator[tuple[int, int, int]]":
+        for attempt, cost, *meters in store.rows(
+                "SELECT a.id, b.cost, b.model, b.in_total, b.cache_read, "
+                "b.cache_write, b.cache_write_1h, b.out FROM attempt a JOIN bill b "
+                f"ON b.id = a.bill WHERE a.provider = ? AND a.{UNSERVED}", provider):
+            span = (cost, cost) if cost is not None else cost_of(prices, provider, *meters)
+            if span is not None:
+                yield (*span, attempt)
+
+    store.many("UPDATE attempt SET lo = ?, hi = ? WHERE id = ?", spans())
 
 
 def cost_of(prices: PriceBook, provider: str, model: str,

@@ -15,15 +15,16 @@ from fivegates.reconcile.buckets import match_buckets
 from fivegates.reconcile.cells import Leftover
 from fivegates.reconcile.files import Export, open_export
 from fivegates.reconcile.importers import FORMATS
-from fivegates.reconcile.ledgers import LedgerFacts, read_ledgers
+from fivegates.reconcile.ledgers import LedgerFacts
 from fivegates.reconcile.money import Price, PriceBook
 from fivegates.reconcile.names import model_of, provider_of
+from fivegates.reconcile.reader import Ledgers
 from fivegates.reconcile.report import Report
 from fivegates.reconcile.requests import (SKEW_MS, exact, fingerprints,
                                           learn_prompts, price_rows)
 from fivegates.reconcile.rows import BillRow, ReconcileError, Window
 from fivegates.reconcile.sources import Chosen, Given, choose, drop_overlaps
-from fivegates.reconcile.store import Store
+from fivegates.reconcile.store import BATCH, OPEN, UNSERVED, Store
 
 __all__ = ["reconcile"]
 
@@ -60,11 +61,10 @@ def reconcile(ledgers: "typing.Sequence[str]", bills: "typing.Sequence[str]", *,
         facts = LedgerFacts(list(ledgers))
         store = Store()
         try:
-            store.add_attempts(read_ledgers(
-                ledgers, facts, lambda n: progress("ledger", n)))
             if card is not None:
-                _card_prices(book, *card, facts)
-            given, stated = _load(store, opened, book, keys, progress)
+                _card_prices(book, card[1])
+            given, stated = _read(store, facts, opened, book, keys,
+                                  card[0] if card else None, progress)
             return _match(store, facts, given, stated, book, now, progress)
         except BaseException as exc:
             store.close()
@@ -98,16 +98,7 @@ def _give(book: PriceBook, text: str) -> None:
     book.see_currency(provider, "USD", f"--price {text}")
 
 
-def _card_prices(book: PriceBook, fingerprint: str,
-                 card: "typing.Mapping[str, typing.Any]", facts: LedgerFacts) -> None:
-    """A card's prices, if the ledger's calls were decided by it."""
-    others = [one for one in facts.policies if one != fingerprint]
-    if others:
-        raise ReconcileError(
-            f"--card has the fingerprint {fingerprint}, but "
-            f"{sum(facts.policies[one] for one in others)} calls of the ledger "
-            f"were decided by {others[0]}; give the card that was in use then, "
-            "or prices with --price")
+def _card_prices(book: PriceBook, card: "typing.Mapping[str, typing.Any]") -> None:
     for route in card["routes"].values():
         price = route.get("price")
         if not isinstance(price, dict):
@@ -121,16 +112,59 @@ def _card_prices(book: PriceBook, fingerprint: str,
         book.see_currency(provider, "USD", "--card")
 
 
-def _load(store: Store, opened: "list[Export]", book: PriceBook,
-          keys: "typing.Collection[str]", progress: Progress,
+def _same_card(fingerprint: "str | None", facts: LedgerFacts) -> None:
+    """Refuses a card that the ledger's calls were not decided by."""
+    others = [one for one in facts.policies if one != fingerprint]
+    if fingerprint is not None and others:
+        raise ReconcileError(
+            f"--card has the fingerprint {fingerprint}, but "
+            f"{sum(facts.policies[one] for one in others)} calls of the ledger "
+            f"were decided by {others[0]}; give the card that was in use then, "
+            "or prices with --price")
+
+
+def _read(store: Store, facts: LedgerFacts, opened: "list[Export]", book: PriceBook,
+          keys: "typing.Collection[str]", fingerprint: "str | None", progress: Progress,
           ) -> "tuple[list[Given], list[Price]]":
+    """Ledgers and exports into the store; side by side where the ledgers have a
+    process of their own."""
+    with Ledgers(facts.files, store, facts, lambda n: progress("ledger", n)) as ledgers:
+        def whole() -> None:
+            ledgers.finish()
+            _same_card(fingerprint, facts)
+
+        def step(at: int) -> None:
+            ledgers.take()
+            if ledgers.done:
+                progress("exports", at)
+
+        try:
+            found = _load(store, opened, book, keys, step)
+        except ReconcileError:  # what is wrong with a ledger, or the card, is told first
+            whole()
+            raise
+        whole()
+    _name_providers(store, found[0])
+    return found
+
+
+def _load(store: Store, opened: "list[Export]", book: PriceBook,
+          keys: "typing.Collection[str]", step: "typing.Callable[[int], object]",
+          ) -> "tuple[list[Given], list[Price]]":
+    """The exports into the store; step(bytes read) comes before each batch."""
     given: "list[Given]" = []
     stated: "list[Price]" = []
     for src, export in enumerate(opened):
         one = Given(export.path, export.format, notes=export.notes)
         given.append(one)
-        store.add_bill(src, _rows(export, one, book, stated, keys, progress))
-    # A tracer's rows do not name the provider: the ledger's, where it is one.
+        store.add_bill(src, _rows(export, one, book, stated, keys, step))
+    store.db.execute("CREATE INDEX bill_rid ON bill(provider, rid, src) "
+                     "WHERE rid IS NOT NULL AND bucket = 0")
+    return given, stated
+
+
+def _name_providers(store: Store, given: "list[Given]") -> None:
+    """A tracer's rows do not name the provider: the ledger's, where it is one."""
     store.db.execute(
         "UPDATE bill SET provider = COALESCE((SELECT CASE COUNT(DISTINCT "
         "a.provider) WHEN 1 THEN MIN(a.provider) END FROM attempt a "
@@ -141,18 +175,17 @@ def _load(store: Store, opened: "list[Export]", book: PriceBook,
             for (provider,) in store.rows(
                     "SELECT DISTINCT provider FROM bill WHERE src = ?", src):
                 one.windows[provider] = span
-    return given, stated
 
 
 def _rows(export: Export, given: Given, book: PriceBook, stated: "list[Price]",
-          keys: "typing.Collection[str]", progress: Progress,
+          keys: "typing.Collection[str]", step: "typing.Callable[[int], object]",
           ) -> "typing.Iterator[BillRow]":
     for number in itertools.count():
+        if number % BATCH == 0:
+            step(export.tell())
         item = next(export.items, None)
         if item is None:
             break
-        if number % 4096 == 0:
-            progress("exports", export.tell())
         if isinstance(item, Price):
             if item.currency:
                 _see(book, item.provider, item.currency, item.place)
@@ -211,21 +244,14 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
            stated: "list[Price]", book: PriceBook, now: int,
            progress: Progress) -> Report:
     progress("indexes", 0)
-    for sql in (
-            "CREATE INDEX attempt_call ON attempt(name, step, n, t0)",
-            "CREATE INDEX bill_rid ON bill(provider, rid, src) "
-            "WHERE rid IS NOT NULL AND bucket = 0"):
-        store.db.execute(sql)
-    twice = store.db.execute(
-        "DELETE FROM attempt WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
-        "OVER (PARTITION BY name, step, n, t0 ORDER BY state = 'unknown', id) AS copy "
-        "FROM attempt) WHERE copy > 1)").rowcount
+    store.db.execute("CREATE INDEX attempt_call ON attempt(name, step, n, t0)")
+    twice = _drop_copies(store)
     dropped = drop_overlaps(store, given)
     for sql in (
             "CREATE INDEX attempt_op ON attempt(op)",
             "CREATE INDEX attempt_rid ON attempt(rid, provider) WHERE rid IS NOT NULL",
             "CREATE INDEX attempt_rid2 ON attempt(rid2, provider) WHERE rid2 IS NOT NULL",
-            "CREATE INDEX attempt_model ON attempt(provider, model, state)",
+            f"CREATE INDEX attempt_unserved ON attempt(provider, model, state) WHERE {UNSERVED}",
             "CREATE INDEX bill_cell ON bill(provider, model, t_lo) WHERE bucket = 1"):
         store.db.execute(sql)
     chosen = choose(store, given, now)
@@ -246,9 +272,20 @@ def _match(store: Store, facts: LedgerFacts, given: "list[Given]",
     # Whose end is not written may have been served: billed, and perhaps not
     # for nothing.
     store.db.execute("UPDATE attempt SET verdict = 'maybe', confidence = 'possible' "
-                     "WHERE kind = 'lost' AND verdict = 'billed'")
+                     f"WHERE kind = 'lost' AND verdict = 'billed' AND {UNSERVED}")
     return Report(store, facts, given, chosen, book, now, left, tally,
                   {"twice in the ledgers": twice, "twice in the exports": dropped})
+
+
+def _drop_copies(store: Store) -> int:
+    """Counts once what two ledgers have alike; how many attempts were dropped."""
+    if store.one("SELECT 1 FROM attempt GROUP BY name, step, n, t0 "
+                 "HAVING COUNT(*) > 1 LIMIT 1") is None:  # the index alone tells that
+        return 0
+    return store.db.execute(
+        "DELETE FROM attempt WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+        "OVER (PARTITION BY name, step, n, t0 ORDER BY state = 'unknown', id) AS copy "
+        "FROM attempt) WHERE copy > 1)").rowcount
 
 
 def _absent(store: Store, chosen: Chosen) -> None:
@@ -258,5 +295,5 @@ def _absent(store: Store, chosen: Chosen) -> None:
         store.db.execute(
             "UPDATE attempt SET verdict = 'not_billed', confidence = 'probable', "
             "evidence = 'no row of the export' WHERE provider = ? AND verdict IS NULL "
-            "AND state IN ('unknown', 'billed') AND t0 - ? >= ? AND t1 + ? <= ?",
+            f"AND {OPEN} AND t0 - ? >= ? AND t1 + ? <= ?",
             (chosen.provider, SKEW_MS, lo, SKEW_MS, hi))

@@ -158,6 +158,8 @@ def choose(store: Store, given: "typing.Sequence[Given]", as_of: int,
         rank = (one.gateway, grain, "" if grain == 0 and not one.gateway else one.name)
         found.setdefault(provider, {}).setdefault(rank, []).append(src)
     out: "dict[str, Chosen]" = {}
+    store.db.execute(f"UPDATE bill SET used = 0 WHERE provider NOT IN ({','.join('?' * len(found))})",
+                     tuple(found))
     for provider, ranks in found.items():
         rank = min(ranks)
         sources = sorted(set(ranks[rank]))
@@ -172,10 +174,10 @@ def choose(store: Store, given: "typing.Sequence[Given]", as_of: int,
                 windows.append((lo, hi))
         out[provider] = Chosen(provider, formats, sources, rank[1], _joined(windows))
         store.db.execute(
-            "UPDATE bill SET used = 1 WHERE provider = ? AND src IN "
+            "UPDATE bill SET used = 0 WHERE provider = ? AND NOT (src IN "
             f"({_list(sources)}) AND CASE bucket WHEN 0 THEN 0 ELSE t_hi - t_lo END = ? "
             "AND (bucket = 0 OR in_total IS NOT NULL OR out IS NOT NULL "
-            "OR requests IS NOT NULL)", (provider, rank[1]))
+            "OR requests IS NOT NULL))", (provider, rank[1]))
         out[provider].keys = bool(store.one(
             "SELECT 1 FROM attempt WHERE provider = ? AND key IN (SELECT key "
             "FROM bill WHERE provider = ? AND used = 1) LIMIT 1", provider, provider))

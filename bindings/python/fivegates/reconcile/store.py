@@ -10,7 +10,7 @@ import typing
 
 from fivegates.reconcile.rows import BillRow, ReconcileError
 
-__all__ = ["Store", "total"]
+__all__ = ["BATCH", "OPEN", "Store", "UNSERVED", "total"]
 
 # state: what the ledger knows of an attempt's bill. `none` was refused before
 # any token, `unknown` may have been billed, `delivered` was billed and served,
@@ -24,7 +24,7 @@ CREATE TABLE attempt (
   t0 INTEGER NOT NULL, t1 INTEGER NOT NULL, state TEXT NOT NULL, kind TEXT,
   rid TEXT, rid2 TEXT, in_total INTEGER, out INTEGER, total INTEGER,
   cache_read INTEGER, cache_write INTEGER, estimate INTEGER, max_out INTEGER,
-  body TEXT, place TEXT, wanted INTEGER, bill INTEGER, verdict TEXT, confidence TEXT,
+  body TEXT, wanted INTEGER, bill INTEGER, verdict TEXT, confidence TEXT,
   pool INTEGER, lo INTEGER, hi INTEGER, evidence TEXT);
 CREATE TABLE bill (
   id INTEGER PRIMARY KEY, src INTEGER NOT NULL, provider TEXT NOT NULL,
@@ -33,13 +33,18 @@ CREATE TABLE bill (
   requests INTEGER, in_total INTEGER, cache_read INTEGER,
   cache_write INTEGER, cache_write_1h INTEGER, out INTEGER, cost INTEGER,
   currency TEXT, rid TEXT, op TEXT, attempt INTEGER, cancelled INTEGER,
-  used INTEGER NOT NULL DEFAULT 0, taken INTEGER);
+  used INTEGER NOT NULL DEFAULT 1, taken INTEGER);
 CREATE TABLE pool (
   id INTEGER PRIMARY KEY, provider TEXT, model TEXT, t_lo INTEGER,
   t_hi INTEGER, lo INTEGER, hi INTEGER, confidence TEXT, says TEXT);
 """
 
-_BATCH = 5000
+BATCH = 5000  # rows
+# The attempts that were not served are few and asked for often; an index has
+# them alone. SQLite takes it where a query has these words.
+UNSERVED = "state <> 'delivered'"
+# Of them, those whose bill is in question.
+OPEN = f"{UNSERVED} AND state IN ('unknown', 'billed')"
 
 
 def total(column: str) -> str:
@@ -89,11 +94,17 @@ class Store:
             f"SELECT {total(column)} {rest}", values).fetchone()
         return (high or 0) * 1_000_000_000 + (low or 0)
 
+    def many(self, sql: str, rows: "typing.Iterable[tuple[object, ...]]") -> None:
+        """A statement for each row, in batches."""
+        source = iter(rows)
+        while batch := list(itertools.islice(source, BATCH)):
+            self.db.executemany(sql, batch)
+
     def add_attempts(self, attempts: "typing.Iterable[tuple[object, ...]]") -> None:
         """Attempts in the order of ATTEMPT_COLUMNS."""
         marks = ",".join("?" * len(ATTEMPT_COLUMNS))
         sql = f"INSERT INTO attempt ({','.join(ATTEMPT_COLUMNS)}) VALUES ({marks})"
-        _batches(self.db, sql, attempts)
+        self.many(sql, attempts)
 
     def add_bill(self, src: int, rows: "typing.Iterable[BillRow]") -> None:
         """The rows of one export."""
@@ -105,17 +116,10 @@ class Store:
         sql = (f"INSERT INTO bill (src,{columns}) VALUES "
                f"({','.join('?' * (len(names) + 1))})")
         values = operator.attrgetter(*names)
-        _batches(self.db, sql, ((src, *values(row)) for row in rows))
+        self.many(sql, ((src, *values(row)) for row in rows))
 
 
 ATTEMPT_COLUMNS = (
     "op", "name", "workflow", "step", "n", "provider", "model", "key", "route",
     "t0", "t1", "state", "kind", "rid", "rid2", "in_total", "out", "total",
-    "cache_read", "cache_write", "estimate", "max_out", "body", "place")
-
-
-def _batches(db: sqlite3.Connection, sql: str,
-             rows: "typing.Iterable[tuple[object, ...]]") -> None:
-    source = iter(rows)
-    while batch := list(itertools.islice(source, _BATCH)):
-        db.executemany(sql, batch)
+    "cache_read", "cache_write", "estimate", "max_out", "body")
