@@ -9,7 +9,9 @@ import httpx
 import httpx2
 import pytest
 
+import fivegates
 from fivegates.transport.copies import Copies
+from fivegates.transport.options import Options
 
 Pairs = typing.List[typing.Tuple[typing.Any, typing.Any]]
 
@@ -101,13 +103,51 @@ def test_packed_by_either_way(http: typing.Any) -> None:
 
 
 @pytest.mark.parametrize("http", [httpx, httpx2], ids=["httpx", "httpx2"])
-def test_one_place_a_url(http: typing.Any) -> None:
-    copies = Copies(http)
-    urls = ["https://a/v1", "https://a/v1?", "https://a/v1?x=1", "https://a/V1",
-            "https://a:8443/v1", "http://a/v1", "https://u@a/v1", "https://a/v1#f"]
-    assert len({copies.place(http.URL(url)) for url in urls}) == len(
-        {str(http.URL(url)) for url in urls}) == len(urls)
-    assert copies.place(http.URL(urls[0])) == copies.place(http.URL(urls[0]))
+def test_what_each_url_asks(http: typing.Any) -> None:
+    class Own(http.URL):  # type: ignore[misc]
+        """One whose parts are not known."""
+
+    options = Options(fivegates.Engine({
+        "version": 1, "routes": {"main": {"provider": "openai", "model": "m1"}},
+        "workflows": {"w": {"routes": ["main"]}}}), "w")
+    copies, end = Copies(http), "/chat/completions"
+    urls = [f"https://{url}" for url in (
+        f"a/v1{end}", f"a/v1{end}?", f"a/v1{end}?x=1", f"a/V1{end}",
+        f"a:8443/v1{end}", f"u@a/v1{end}", f"a/v1{end}#f")]
+
+    def asked(url: typing.Any, method: str = "POST") -> typing.Any:
+        return options.asked(types.SimpleNamespace(method=method, url=url), copies)
+
+    found = [asked(http.URL(url)) for url in urls]
+    assert [one.url for one in found] == urls and {one.api for one in found} == {
+        ("chat", end)}
+    assert asked(http.URL(urls[0])) is found[0]
+    assert asked(Own(urls[1])).url == urls[1]
+    assert asked(http.URL(urls[0]), "GET") is None
+    assert asked(http.URL("https://a/v1/models")) is None
+
+
+@pytest.mark.parametrize("http", [httpx, httpx2], ids=["httpx", "httpx2"])
+@pytest.mark.parametrize(("headers", "known"), list(zip(HEADERS, [
+    True, True, False, False])))
+def test_a_stamp_is_taken_back(http: typing.Any, headers: Pairs,
+                               known: bool) -> None:
+    class Own(http.Request):  # type: ignore[misc]
+        """One whose parts are not known."""
+
+    copies, request = Copies(http), made(http, headers)
+    assert copies.plain(request) is known
+    assert not copies.plain(made(http, headers, Own))
+    if not known:
+        return
+    before = sent(request), dict(request.extensions)
+    same = copies.stamped(request, "fg-1", 2, {"trace": None})
+    theirs = copies.stamp(request, "fg-1", 2, {"trace": None})
+    assert sent(request) == sent(same) and request.extensions == {"trace": None}
+    copies.unstamp(request, theirs)
+    assert (sent(request), dict(request.extensions)) == before
+    request.extensions["trace"] = None
+    assert not copies.plain(request)
 
 
 @pytest.mark.parametrize(("said", "retries"), [

@@ -236,8 +236,12 @@ class Engine:
     def slot(self) -> int: ...
     def begin_chat(
         self, workflow: str, body: bytes,
-        unable: Iterable[Unable] | Unable | None, now_ms: int | None = None,
-    ) -> tuple[Call, str, bool] | None: ...
+        unable: Iterable[Unable] | Unable | None, permit: bool = False, *,
+        now_ms: int | None = None,
+    ) -> tuple[
+        Call, Decision | None, str, bool,
+        tuple[float | None, float | None, float | None] | None,
+    ] | None: ...
     def begin(
         self, workflow: str, /, *, call_id: str | None = None,
         prompt_tokens: int | None = None,

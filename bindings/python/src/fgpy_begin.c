@@ -288,7 +288,7 @@ static int known_hashes(PyObject *v, fg_replay_known *out) {
 
 fgpy_call *fgpy_begin(fgpy_engine *self, fg_request *r, PyObject *id,
                       PyObject *language, const fg_replay_known *known,
-                      int64_t now_ms) {
+                      int64_t now_ms, fg_decision *first) {
   char text[24];
   fgpy_call *call = fgpy_call_new(self);
   if (call == NULL) {
@@ -300,9 +300,9 @@ fgpy_call *fgpy_begin(fgpy_engine *self, fg_request *r, PyObject *id,
     Py_DECREF((PyObject *)call);
     return NULL;
   }
-  fg_decision d = {.size = sizeof d}; /* the call remembers it */
+  first->size = sizeof *first;
   int32_t rc = fg_replay_begin(self->engine, &call->box->call, r, known,
-                               now_ms, &d);
+                               now_ms, first);
   if (rc != FG_OK) {
     (void)begin_refused(self, r, rc);
     Py_DECREF((PyObject *)call);
@@ -323,6 +323,7 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
   fg_replay_known known;
   int64_t now_ms = 0;
   fgpy_call *call = NULL;
+  fg_decision first; /* the call remembers it */
   if (nargs > 1) {
     PyErr_SetString(PyExc_TypeError,
                     "begin() takes the workflow; its facts come by keyword");
@@ -340,7 +341,7 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
   }
   if (fgpy_engine_ready(self, now, &now_ms) == 0) {
     call = fgpy_begin(self, &r, id, language, hashes != NULL ? &known : NULL,
-                      now_ms);
+                      now_ms, &first);
   }
 done:
   fgpy_keep_drop(&keep);

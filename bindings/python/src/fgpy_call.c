@@ -314,6 +314,16 @@ static PyObject *call_answered(fgpy_call *self, PyObject *const *args,
   return answer(self, d, rc, "success");
 }
 
+fgpy_decision *fgpy_call_permit(fgpy_call *self, int64_t now_ms) {
+  fgpy_decision *d = decision_of(self);
+  if (d == NULL) {
+    return NULL;
+  }
+  int32_t rc = fg_call_begin_attempt(self->engine->engine, &self->box->call,
+                                     now_ms, &d->d);
+  return (fgpy_decision *)answer(self, d, rc, "begin_attempt");
+}
+
 static const char *const now_names[] = {"now_ms"};
 typedef int32_t plain(const fg_engine *, fg_call *, int64_t, fg_decision *);
 

@@ -439,10 +439,13 @@ static PyObject *engine_get_slot(fgpy_engine *self, void *closure) {
 
 static PyMethodDef engine_methods[] = {
     {"begin_chat", FGPY_METHOD(fgpy_engine_begin_chat), FGPY_KW,
-     "begin_chat(workflow, body, unable, now_ms=None)\n--\n\nbegin() by the "
-     "bytes of a chat completion's request: the call, the model asked for, "
-     "whether it streams. None for one with more than text, and nothing is "
-     "begun."},
+     "begin_chat(workflow, body, unable, permit=False, *, now_ms=None)\n--\n\n"
+     "begin() by the bytes of a chat completion's request: the call, a "
+     "decision or None, the model asked for, whether it streams, times or None. "
+     "None for one with more than text, and nothing is begun. permit: where it "
+     "does not stream and may be sent at once, as it is, where it was asked "
+     "for, the decision is begin_attempt()'s; and where that says so too, times "
+     "are in seconds or None: to connect, to read, for the whole."},
     {"begin", FGPY_METHOD(fgpy_engine_begin), FGPY_KW,
      "begin(workflow, **facts)\n--\n\nBegins a call. Facts: call_id, "
      "prompt_tokens, max_output_tokens, request_bytes, stream, delivery, "

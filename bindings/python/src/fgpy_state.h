@@ -132,12 +132,12 @@ PyObject *fgpy_engine_begin(fgpy_engine *self, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
                                  Py_ssize_t nargs, PyObject *kwnames);
-/* A call begun, or NULL and an exception. id, language: str or NULL; known:
- * NULL but for a recorded call. The engine is ready. */
+/* A call begun and its first decision, or NULL and an exception. id, language:
+ * str or NULL; known: NULL but for a recorded call. The engine is ready. */
 struct fg_replay_known;
 fgpy_call *fgpy_begin(fgpy_engine *self, fg_request *r, PyObject *id,
                       PyObject *language, const struct fg_replay_known *known,
-                      int64_t now_ms);
+                      int64_t now_ms, fg_decision *first);
 PyObject *fgpy_engine_resume(fgpy_engine *self, PyObject *const *args,
                              Py_ssize_t nargs, PyObject *kwnames);
 fgpy_call *fgpy_call_new(fgpy_engine *engine);
@@ -156,6 +156,8 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);
 /* An attempt came to its end by itself: the decision. */
+/* What fg_call_begin_attempt() decides of a ready call. */
+fgpy_decision *fgpy_call_permit(fgpy_call *self, int64_t now_ms);
 PyObject *fgpy_call_succeeded(fgpy_call *self, uint32_t attempt,
                               const fg_answer *a, int64_t now_ms);
 PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,

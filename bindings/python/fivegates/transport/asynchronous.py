@@ -13,6 +13,7 @@ from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
+from fivegates.transport.plain import Plain, begun
 from fivegates.transport.refusal import passing
 
 __all__ = ["make"]
@@ -69,21 +70,36 @@ def make(http: typing.Any) -> type:
             self.options = options
 
         async def handle_async_request(self, request: typing.Any) -> typing.Any:
-            asked = self.options.asked(request, copies.place(request.url))
+            asked = self.options.asked(request, copies)
             if asked is None:
                 return await self.inner.handle_async_request(request)
-            url, api = asked
             content = await request.aread()
-            wire = AsyncWire(self.inner)
             try:
-                exchange = Exchange.of(
-                    http, copies, self.options, request, url, api, content,
-                    lambda given: AsyncGuardedStream(given, wire))
+                call = begun(http, copies, self.options, request, asked, content)
             except Exception as exc:
-                raise passing(exc, request, api[0])
-            if exchange is None:
+                raise passing(exc, request, asked.api[0])
+            if call is None:
                 return await self.inner.handle_async_request(request)
-            return await wire.drive(exchange)
+            wire = AsyncWire(self.inner)
+            if isinstance(call, Plain):
+                try:
+                    call.extensions["trace"] = call.trace.atraced
+                    try:
+                        response = call.response = await wire.answer(
+                            request, call.until)
+                    finally:
+                        copies.unstamp(request, call.theirs)
+                    call.extensions.pop("trace", None)  # nobody asks what comes
+                    if response.status_code < 300:
+                        parts: "list[bytes]" = []
+                        await wire.all(parts, None, call.until)
+                        if call.answered(parts):
+                            return response
+                except BaseException as exc:
+                    call.error = exc
+                call = call.exchange()
+            call.body = lambda given: AsyncGuardedStream(given, wire)
+            return await wire.drive(call)
 
         async def __aenter__(self) -> "typing.Any":
             await self.inner.__aenter__()
@@ -142,6 +158,11 @@ class AsyncWire:
         request.extensions["trace"] = trace.acallback
         if self._stream is not None:
             await self.close()
+        return await self.answer(request, until)
+
+    async def answer(self, request: typing.Any,
+                     until: "float | None") -> typing.Any:
+        """The response to a request, which has a trace."""
         with anyio.move_on_after(_left(until)) as scope:
             self._response = await self.inner.handle_async_request(request)
         if scope.cancelled_caught:

@@ -12,6 +12,7 @@ from fivegates.transport.exchange import Exchange
 from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
+from fivegates.transport.plain import Plain, begun
 from fivegates.transport.refusal import passing
 from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
 
@@ -75,22 +76,41 @@ def make(http: typing.Any) -> type:
         def handle_request(self, request: typing.Any) -> typing.Any:
             if self._dropped:
                 _close(self._dropped)
-            asked = self.options.asked(request, copies.place(request.url))
+            asked = self.options.asked(request, copies)
             if asked is None:
                 return self.inner.handle_request(request)
-            url, api = asked
             content = request.read()
-            wire = Wire(self.inner)
-            dropped = self._dropped
             try:
-                exchange = Exchange.of(
-                    http, copies, self.options, request, url, api, content,
-                    lambda given: GuardedStream(given, wire, dropped))
+                call = begun(http, copies, self.options, request, asked, content)
             except Exception as exc:
-                raise passing(exc, request, api[0])
-            if exchange is None:
+                raise passing(exc, request, asked.api[0])
+            if call is None:
                 return self.inner.handle_request(request)
-            return wire.drive(exchange)
+            if isinstance(call, Plain):
+                try:
+                    extensions = call.extensions
+                    extensions["trace"] = call.trace.traced
+                    try:
+                        response = call.response = self.inner.handle_request(
+                            request)
+                    finally:
+                        copies.unstamp(request, call.theirs)
+                    extensions.pop("trace", None)  # nobody asks what comes
+                    if response.status_code < 300:
+                        parts: "list[bytes]" = []
+                        _read(response.stream, parts, None, call.until)
+                        if call.answered(parts):
+                            return response
+                except BaseException as exc:
+                    call.error = exc
+            wire = Wire(self.inner)
+            if isinstance(call, Plain):
+                if call.body is None and call.error is None:
+                    wire.opened(response)
+                call = call.exchange()
+            dropped = self._dropped
+            call.body = lambda given: GuardedStream(given, wire, dropped)
+            return wire.drive(call)
 
         def __enter__(self) -> "typing.Any":
             self.inner.__enter__()
@@ -119,6 +139,22 @@ def _close(dropped: Dropped) -> None:
                 given.left()
             finally:
                 wire.close()
+
+
+def _read(stream: typing.Any, parts: "list[bytes]", most: "int | None",
+          until: "float | None") -> None:
+    """A body into parts, or the first `most` bytes of it; then it hangs up."""
+    size = 0
+    try:
+        for chunk in stream:
+            parts.append(chunk)
+            size += len(chunk)
+            if most is not None and size > most:
+                return
+            if until is not None and time.monotonic() > until:
+                raise Late("the answer did not end in time")
+    finally:
+        stream.close()
 
 
 class Wire:
@@ -170,25 +206,20 @@ class Wire:
         request.extensions["trace"] = trace.callback
         if self._stream is not None:
             self.close()
-        response = self._response = self.inner.handle_request(request)
+        response = self.inner.handle_request(request)
+        self.opened(response)
+        return response
+
+    def opened(self, response: typing.Any) -> None:
+        """A response whose body is to be read."""
+        self._response = response
         self._stream = response.stream
         self._fresh = True
-        return response
 
     def all(self, parts: "list[bytes]", most: "int | None",
             until: "float | None") -> None:
-        size = 0
         stream, self._stream = self._stream, None
-        try:
-            for chunk in stream:
-                parts.append(chunk)
-                size += len(chunk)
-                if most is not None and size > most:
-                    return
-                if until is not None and time.monotonic() > until:
-                    raise Late("the answer did not end in time")
-        finally:
-            stream.close()
+        _read(stream, parts, most, until)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

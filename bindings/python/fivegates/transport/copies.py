@@ -1,4 +1,4 @@
-"""A client's request, copied for one attempt: with two more headers.
+"""A client's request as one attempt sends it: with two more headers.
 
 By its public names that takes longer than all else that is done for a request
 which goes well: each name is encoded, compared and decoded anew. So where the
@@ -39,10 +39,10 @@ class Copies:
                 vars(one.headers).keys() == {"_list", "_encoding"}
                 and (b"A", b"a", b"c") in one.headers._list):
             self._request = http.Request
-        self._url: typing.Any = None  # likewise
+        self.url: typing.Any = None  # likewise
         parts = getattr(one.url, "_uri_reference", None)
         if isinstance(parts, tuple) and str(parts) == str(one.url):
-            self._url = type(one.url)
+            self.url = type(one.url)
 
     def stamped(self, own: typing.Any, call_id: str, number: int,
                 extensions: "dict[str, typing.Any]") -> typing.Any:
@@ -68,6 +68,23 @@ class Copies:
         return out
 
     @staticmethod
+    def stamp(own: typing.Any, call_id: str, number: int,
+              extensions: "dict[str, typing.Any]") -> typing.Any:
+        """Makes a request what an attempt sends, for that one send: unstamp()
+        takes back what this returns. It must be one that is plain()."""
+        headers = own.headers
+        theirs = headers, headers._list, own.extensions
+        headers._list = [*theirs[1], (*_ID_PART, call_id.encode()),
+                         (*_ATTEMPT_PART, b"%d" % number)]
+        own.extensions = extensions
+        return theirs
+
+    @staticmethod
+    def unstamp(own: typing.Any, theirs: typing.Any) -> None:
+        """The request is as the client made it: it may send it again."""
+        headers, headers._list, own.extensions = theirs
+
+    @staticmethod
     def changed(own: typing.Any, headers: typing.Any,
                 extensions: "dict[str, typing.Any]") -> typing.Any:
         """The request with other headers and extensions.
@@ -80,16 +97,28 @@ class Copies:
                             extensions=extensions)
         return out
 
-    def place(self, url: typing.Any) -> typing.Hashable:
-        """What is the same for the same URL, and for no other."""
-        return url._uri_reference if type(url) is self._url else str(url)
-
     def packed(self, response: typing.Any) -> bool:
         """Whether a response's body is encoded."""
         headers = response.headers
         if self._request is None or type(headers) is not self._headers:
             return "content-encoding" in headers
-        return any([one[1] == b"content-encoding" for one in headers._list])
+        for one in headers._list:
+            if one[1] == b"content-encoding":
+                return True
+        return False
+
+    def plain(self, own: typing.Any) -> bool:
+        """Whether a request is one as the SDKs first send it, without stamps,
+        whose parts are known."""
+        if type(own) is not self._request or "trace" in own.extensions:
+            return False
+        for _, name, value in own.headers._list:
+            if name in _STAMPS:
+                return False
+            if name == _FIRST[1]:
+                if value != _FIRST[2]:
+                    return False
+        return True
 
     def sdk_retries(self, own: typing.Any) -> int:
         """How often the SDK has already sent this request by itself."""

@@ -72,14 +72,19 @@ class Exchange(Driven):
 
     response: typing.Any = None  # the last error answer
     trace: "Trace | None" = None
+    # Makes the client's stream of a GivenAway; whoever drives it has it.
+    body: "typing.Callable[[GivenAway], typing.Any]"
     made: "tuple[typing.Any, bytes | None] | None" = None  # the last edit
     facts: "dict[str, typing.Any]"  # those of begin(), where answers are kept
     text: "str | None" = None  # of the answer that is kept
+    # What is left of the first attempt, where it was permitted before.
+    going: "Steps | None" = None
 
     def __init__(self, http: typing.Any, copies: Copies, options: Options,
                  request: typing.Any, url: str, model: ModelRequest,
-                 body: "typing.Callable[[GivenAway], typing.Any]",
-                 seen: "CallOptions | None", call: "Call | None" = None) -> None:
+                 seen: "CallOptions | None", call: "Call | None" = None,
+                 permit: "Decision | None" = None) -> None:
+        """call: one that has begun, permit: a decision of its begin_attempt()."""
         self.http = http
         self.copies = copies
         self.options = options
@@ -88,7 +93,6 @@ class Exchange(Driven):
         self.extensions = request.extensions
         self.timeouts = request.extensions.get("timeout") or {}
         self.model = model
-        self.body = body  # makes the client's stream of a GivenAway
         self.on_decision = options.on_decision
         self.ledger = options.ledger
         self.seen = seen
@@ -97,7 +101,7 @@ class Exchange(Driven):
         if call is not None:
             assert options.workflow is not None
             self.begun(options.engine, options.workflow, model.streamed, call,
-                       call.decision)
+                       permit or call.decision)
             return
         facts = options.facts_of(model, seen)
         inner = copies.sdk_retries(request)
@@ -112,33 +116,29 @@ class Exchange(Driven):
             self.cache = options.cache
             self.facts = facts
 
-    @staticmethod
-    def of(http: typing.Any, copies: Copies, options: Options,
-           request: typing.Any, url: str, api: "tuple[str, str]",
-           content: bytes, body: "typing.Callable[[GivenAway], typing.Any]",
-           ) -> "Exchange | None":
-        """The exchange of a request; None: its body asks no model.
-
-        A plain chat request the engine reads itself, where nobody else tells
-        of the call.
-        """
-        seen = CURRENT.get()
-        if (seen is None and options.told_by_body and api[0] == "chat"
-                and not copies.sdk_retries(request)):
-            assert options.workflow is not None
-            found = options.engine.begin_chat(options.workflow, content,
-                                              options.unable)
-            if found is not None:
-                call, name, streamed = found
-                return Exchange(http, copies, options, request, url,
-                                ModelRequest(*api, content, None,
-                                             (name, streamed)),
-                                body, None, call)
-        model = ModelRequest.of(api, content)
-        return None if model is None else Exchange(
-            http, copies, options, request, url, model, body, seen)
+    def permitted(self, permit: "Decision",
+                  started: "float | None" = None) -> Attempt:
+        """The first attempt, permitted before; started: of time.monotonic()."""
+        attempt = self.attempt = Attempt(
+            self.call, permit, self.route(permit.route or ""), self.streamed,
+            self.workflow)
+        if started is not None:
+            attempt.started = started
+        self.attempts = 1
+        return attempt
 
     # ---- what the loop asks
+
+    def _next(self, decision: "Decision") -> typing.Generator[
+            typing.Tuple[typing.Any, ...], typing.Any, "Decision | None"]:
+        if self.going is None:
+            return (yield from super()._next(decision))
+        going, self.going = self.going, None
+        kind, value = yield from going
+        if kind == "begun":
+            self.result = value
+            return None
+        return typing.cast("Decision", value)
 
     def told(self, decision: "Decision") -> None:
         if self.seen is not None:
@@ -237,18 +237,9 @@ class Exchange(Driven):
 
     def _timeouts(self, attempt: Attempt) -> "dict[str, float | None]":
         """The client's time-outs, cut to the engine's."""
-        first = (attempt.first_token_s if self.model.streamed
-                 else attempt.total_s or attempt.first_token_s)
-        out = dict(self.timeouts)
-        connect = attempt.connect_s
-        if connect is not None:
-            for name in ("connect", "write", "pool"):
-                own = out.get(name)
-                if own is None or connect < own:
-                    out[name] = connect
-        if first is not None:
-            out["read"] = _least(out.get("read"), first)
-        return out
+        return shortened(self.timeouts, attempt.connect_s,
+                         attempt.first_token_s if self.model.streamed
+                         else attempt.total_s or attempt.first_token_s)
 
     def over(self, exc: BaseException) -> typing.Any:
         """What the client gets when the loop ends by an exception: another
@@ -295,21 +286,54 @@ class Exchange(Driven):
             return self._broken(attempt, exc, trace)
         if trace.chained is None:  # nobody asks what comes after the head
             del request.extensions["trace"]
+        return (yield from self._opened(
+            attempt, request.extensions["timeout"], trace, response))
+
+    def came(self, attempt: Attempt, trace: Trace,
+             timeouts: "dict[str, float | None]", response: typing.Any,
+             body: "bytes | None", decision: "Decision | None",
+             error: "BaseException | None") -> Steps:
+        """Goes on with an attempt that went out before: its response, once the
+        head was there, its body, once that was whole, what the engine said of
+        it; and the exception that came instead of one of these."""
+        self.trace = trace
+        if response is not None and response.status_code < 300:
+            attempt.head = response.headers
+            if decision is None:
+                attempt.accepted()
+        if error is not None:
+            if not isinstance(error, Exception):
+                raise error
+            return self._broken(attempt, error, trace)
+        if body is not None:
+            return self._whole(attempt, response, body, decision)
+        return (yield from self._opened(attempt, timeouts, trace, response))
+
+    def _opened(self, attempt: Attempt, timeouts: "dict[str, float | None]",
+                trace: Trace, response: typing.Any) -> Steps:
+        """The head of a response came; timeouts: those it was sent with."""
+        total = attempt.total_s
+        until = attempt.started + total if total else None  # it must be whole
         if response.status_code >= 300:  # a redirect is not followed
             attempt.sent()
-            request.extensions["timeout"]["read"] = _least(
+            timeouts["read"] = _least(
                 self.timeouts.get("read"), _ERROR_S)
             return (yield from self._refused(attempt, response, until))
-        attempt.head = response.headers
-        attempt.accepted()
+        if not attempt.head_seen:
+            attempt.head = response.headers
+            attempt.accepted()
         if self.model.streamed and "json" not in str(
                 response.headers.get("content-type")):
             return (yield from self._streamed(
-                attempt, response, trace, request.extensions["timeout"]))
+                attempt, response, trace, timeouts))
         parts: "list[bytes]" = []
         try:
             yield "all", parts, None, until
-            body = self._unpacked(response, b"".join(parts))
+            body = b"".join(parts)
+            if self.copies.packed(response):
+                body = unpacked(self.http, response, body)
+            else:
+                response.stream = self.http.ByteStream(body)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
         return self._whole(attempt, response, body)
@@ -372,12 +396,12 @@ class Exchange(Driven):
         return out
 
     def _whole(self, attempt: Attempt, response: typing.Any, body: bytes,
-               ) -> "tuple[str, Decision]":
-        """An answer that is there as a whole."""
+               decision: "Decision | None" = None) -> "tuple[str, Decision]":
+        """An answer that is there as a whole; decision: what it was given."""
         model, number = self.model, attempt.number
         attempt.body = body
-        decision = (self.call.chat_success(body, attempt=number)
-                    if model.wire == "chat" and not model.streamed else None)
+        if decision is None and model.wire == "chat" and not model.streamed:
+            decision = self.call.chat_success(body, attempt=number)
         if decision is None:
             facts = _answered(model, body)
             if facts is None:
@@ -394,19 +418,6 @@ class Exchange(Driven):
         self._label(response, attempt)
         self.result, self.error = response, None
         return "decided", decision
-
-    def _unpacked(self, response: typing.Any, raw: bytes) -> bytes:
-        """The body; the client reads it again, unpacked."""
-        body = raw
-        if self.copies.packed(response):
-            headers = response.headers
-            body = self.http.Response(
-                200, headers={"content-encoding": headers["content-encoding"]},
-                stream=self.http.ByteStream(raw)).read()
-            del headers["content-encoding"]
-            headers.pop("content-length", None)
-        response.stream = self.http.ByteStream(body)
-        return body
 
     def _streamed(self, attempt: Attempt, response: typing.Any, trace: Trace,
                   timeouts: "dict[str, float | None]") -> Steps:
@@ -475,8 +486,36 @@ class Exchange(Driven):
             response.headers["x-fivegates-step"] = attempt.decision.ladder_step
 
 
+def unpacked(http: typing.Any, response: typing.Any, raw: bytes) -> bytes:
+    """An encoded body, decoded; so the client reads it again."""
+    headers = response.headers
+    body: bytes = http.Response(
+        200, headers={"content-encoding": headers["content-encoding"]},
+        stream=http.ByteStream(raw)).read()
+    del headers["content-encoding"]
+    headers.pop("content-length", None)
+    response.stream = http.ByteStream(body)
+    return body
+
+
 def _keeps(tool: str) -> bool:
     return False  # no tool is taken out
+
+
+def shortened(timeouts: "dict[str, float | None]", connect: "float | None",
+              read: "float | None") -> "dict[str, float | None]":
+    """A client's time-outs, cut to the engine's; None: it names none."""
+    out = dict(timeouts)
+    if connect is not None:
+        for name in ("connect", "write", "pool"):
+            own = out.get(name)
+            if own is None or connect < own:
+                out[name] = connect
+    if read is not None:
+        own = out.get("read")
+        if own is None or read < own:
+            out["read"] = read
+    return out
 
 
 def _first(attempt: Attempt) -> "float | None":

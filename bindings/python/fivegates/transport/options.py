@@ -12,6 +12,7 @@ from fivegates.errors import ArgumentError
 from fivegates.driven import unable
 from fivegates.compact import compact as built_in
 from fivegates.edits import Compact
+from fivegates.transport.copies import Copies
 from fivegates.transport.request import ModelRequest
 from fivegates.transport.targets import Targets
 
@@ -22,7 +23,6 @@ if typing.TYPE_CHECKING:
 __all__ = ["CallOptions", "Options", "current", "guarded"]
 
 Json = typing.Dict[str, typing.Any]
-Asked = typing.Tuple[str, typing.Tuple[str, str]]
 # What Engine.begin() may be told of a call.
 _FACTS = ("call_id", "prompt_tokens", "max_output_tokens", "request_bytes",
           "stream", "delivery", "features", "tools", "tool_choice",
@@ -30,6 +30,18 @@ _FACTS = ("call_id", "prompt_tokens", "max_output_tokens", "request_bytes",
           "server_state", "unable", "max_wait_ms", "prior", "language", "resume")
 # What a URL asks is kept: a client has few, but with the model in the path.
 _URLS_KEPT = 256
+
+
+class Asked:
+    """What requests to one URL ask: the URL as text, the API, and the path
+    below the base URL."""
+
+    def __init__(self, url: str, api: "tuple[str, str]") -> None:
+        self.url = url
+        self.api = api
+        self.chat = api[0] == "chat"
+        # Routes and models of which Targets.is_own() is true.
+        self.own: "set[tuple[str | None, str]]" = set()
 
 
 class CallOptions:
@@ -147,6 +159,8 @@ class Options:
         # Whether all that begin() is told of a call is in its body.
         self.told_by_body = (workflow is not None and not self.facts
                              and prompt_tokens is None and cache is None)
+        # Whether nobody is told of each decision.
+        self.untold = on_decision is None and ledger is None
         self._asked: "dict[typing.Hashable, Asked | None]" = {}
 
     def workflow_of(self, call: "CallOptions | None") -> str:
@@ -174,17 +188,26 @@ class Options:
             facts["unable"] = self.unable
         return facts
 
-    def asked(self, request: typing.Any, place: typing.Hashable) -> "Asked | None":
-        """What a request asks: its URL as text, the API, and the path below
-        the base URL; None for requests to no model. place: Copies.place()."""
+    def asked(self, request: typing.Any, copies: Copies) -> "Asked | None":
+        """What a request asks; None for requests to no model."""
         if request.method != "POST":
             return None
+        url = request.url
+        # The same for the same URL, and for no other.
+        place = url._uri_reference if type(url) is copies.url else str(url)
         try:
             return self._asked[place]
         except KeyError:
             if len(self._asked) >= _URLS_KEPT:
                 self._asked.clear()
-            api = ModelRequest.api("POST", request.url.path)
-            found = None if api is None else (str(request.url), api)
+            api = ModelRequest.api("POST", url.path)
+            found = None if api is None else Asked(str(url), api)
             self._asked[place] = found
             return found
+
+    def is_own(self, asked: Asked, route: str, model: str) -> bool:
+        """Targets.is_own(), which for good ones is kept in asked.own."""
+        found = self.targets.is_own(route, model, asked.url, asked.api)
+        if found and len(asked.own) < _URLS_KEPT:
+            asked.own.add((route, model))
+        return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 
-__all__ = ["Trace"]
+__all__ = ["BriefTrace", "Trace"]
 
 # The furthest first: an event, and how far the request is from then on. What
 # comes before all of these is a connection or the wait for one.
@@ -20,6 +20,7 @@ _REACHED = (
     ("http2.send_request_headers.started", "send"),
     ("connection.start_tls.started", "tls"),
 )
+_SENDS = frozenset(name for name, phase in _REACHED if phase == "send")
 
 
 class Trace:
@@ -51,9 +52,7 @@ class Trace:
         """How far it came; None: this backend does not trace."""
         for name, phase in _REACHED:
             info = self._events.get(name)
-            # Else a proxy is asked for a connection.
-            if info is not None and getattr(info.get("request"), "method",
-                                            None) != b"CONNECT":
+            if info is not None and _own(info):
                 return phase
         return "connect" if self._events else None
 
@@ -90,3 +89,38 @@ class Trace:
             evidence["phase"] = phase
         elif (evidence.get("transport") or {}).get("lib") == "httpx":
             evidence["phase"] = "unknown"
+
+
+class BriefTrace(Trace):
+    """One that asks for no event after the first byte may have gone out: for
+    each of those httpcore does more than we.
+
+    Whether it was being sent or answered then is the exception's to say.
+    """
+
+    def __init__(self, extensions: "dict[str, typing.Any]") -> None:
+        """extensions: of the request; its trace is there until that event."""
+        self.chained = None
+        self._events = {}
+        self._extensions = extensions
+
+    def traced(self, name: str, info: "dict[str, typing.Any]") -> None:
+        """The callback; for async clients atraced()."""
+        self._events[name] = info
+        if name in _SENDS and _own(info):
+            self._extensions.pop("trace", None)
+
+    async def atraced(self, name: str, info: "dict[str, typing.Any]") -> None:
+        self.traced(name, info)
+
+    def correct(self, evidence: "dict[str, typing.Any]") -> None:
+        said = evidence.get("phase")
+        super().correct(evidence)
+        if evidence.get("phase") == "send" and said != "send":
+            evidence["phase"] = "read"  # the later of the two
+
+
+def _own(info: "dict[str, typing.Any]") -> bool:
+    """Whether an event is of the request itself: else a proxy is asked for a
+    connection."""
+    return getattr(info.get("request"), "method", None) != b"CONNECT"

@@ -67,6 +67,18 @@ class Targets:
         self._primaries: "dict[tuple[str, str, str | None], Target]" = {}
         self._urls: "dict[tuple[str, str], str]" = {}
 
+    def is_own(self, name: str, model: str, own: str,
+               api: "tuple[str, str]") -> bool:
+        """Whether the caller's own request is sent to this route as it is: to
+        its own URL, with its own key, for the model it names."""
+        request = ModelRequest(*api, b"", None, (model, False))
+        try:
+            url, _, own_key = self._primary(name, request, own)
+        except ArgumentError:  # whoever sends it will say why
+            return False
+        return (own_key and url == own
+                and self.routes[name]["model"] in (None, model))
+
     def primary(self, name: str, request: ModelRequest, own: str) -> Target:
         """The route the caller's own request is for. own: its URL.
 
