@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 import fivegates
+from fivegates._core import packed_headers, plain_headers, stamped_headers
 from fivegates.transport.copies import Copies
 from fivegates.transport.options import Options
 
@@ -155,3 +156,20 @@ def test_a_stamp_is_taken_back(http: typing.Any, headers: Pairs,
 def test_retries_of_the_sdk(said: "str | None", retries: int) -> None:
     headers = [] if said is None else [("X-Stainless-Retry-Count", said)]
     assert Copies(httpx2).sdk_retries(made(httpx2, headers)) == retries
+
+
+@pytest.mark.parametrize("headers", [
+    (), None, [()], [(b"a", b"a")], [(b"a", "a", b"1")], [None],
+    [[b"a", b"a", b"1"]], [(b"x", b"x-stainless-retry-count", "0")]], ids=repr)
+def test_headers_of_another_shape_are_not_plain(headers: typing.Any) -> None:
+    assert not plain_headers(headers)
+    assert not packed_headers(headers)
+    if not isinstance(headers, list):
+        with pytest.raises(TypeError):
+            stamped_headers(headers, "fg-1", 1)
+
+
+def test_stamps_refuse_what_is_no_stamp() -> None:
+    for args in (([], 1, 1), ([], "fg", "1"), ([], "f\0g", 1), ([], "fg")):
+        with pytest.raises((TypeError, ValueError)):
+            stamped_headers(*args)  # type: ignore[arg-type]

@@ -169,6 +169,16 @@ static PyMethodDef core_methods[] = {
     {"chat_request", (PyCFunction)fgpy_chat_request, METH_O,
      "chat_request(body)\n--\n\nThe model and begin()'s keywords for the bytes "
      "of a chat completion's request with nothing but text; None for others."},
+    {"plain_headers", (PyCFunction)fgpy_plain_headers, METH_O,
+     "plain_headers(headers)\n--\n\nWhether a request's headers, a list of "
+     "(name, lower name, value) in bytes, are those of a first send that no "
+     "attempt has stamped."},
+    {"stamped_headers", (PyCFunction)fgpy_stamped_headers, METH_VARARGS,
+     "stamped_headers(headers, call_id, attempt)\n--\n\nSuch a list with the "
+     "two headers of an attempt behind it."},
+    {"packed_headers", (PyCFunction)fgpy_packed_headers, METH_O,
+     "packed_headers(headers)\n--\n\nWhether such a list, of a response, names "
+     "a content encoding."},
     {"names", (PyCFunction)core_names, METH_O,
      "names(table)\n--\n\nWire names of a table, with their numbers."},
     {"gate_of", (PyCFunction)core_gate_of, METH_O,

@@ -164,6 +164,9 @@ PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
                                  Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_chat_answer(PyObject *module, PyObject *body);
 PyObject *fgpy_chat_request(PyObject *module, PyObject *body);
+PyObject *fgpy_plain_headers(PyObject *module, PyObject *headers);
+PyObject *fgpy_stamped_headers(PyObject *module, PyObject *args);
+PyObject *fgpy_packed_headers(PyObject *module, PyObject *headers);
 /* An optional Policy argument, borrowed; absent or None: *out is NULL. */
 int fgpy_policy_arg(fgpy_state *st, PyObject *value, fgpy_policy **out);
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route);

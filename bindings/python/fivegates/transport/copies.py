@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing
 
+from fivegates._core import packed_headers, plain_headers, stamped_headers
+
 __all__ = ["Copies"]
 
 _ID, _ATTEMPT = "X-Client-Request-Id", "X-Request-Attempt"
@@ -74,8 +76,7 @@ class Copies:
         takes back what this returns. It must be one that is plain()."""
         headers = own.headers
         theirs = headers, headers._list, own.extensions
-        headers._list = [*theirs[1], (*_ID_PART, call_id.encode()),
-                         (*_ATTEMPT_PART, b"%d" % number)]
+        headers._list = stamped_headers(theirs[1], call_id, number)
         own.extensions = extensions
         return theirs
 
@@ -102,23 +103,13 @@ class Copies:
         headers = response.headers
         if self._request is None or type(headers) is not self._headers:
             return "content-encoding" in headers
-        for one in headers._list:
-            if one[1] == b"content-encoding":
-                return True
-        return False
+        return packed_headers(headers._list)
 
     def plain(self, own: typing.Any) -> bool:
         """Whether a request is one as the SDKs first send it, without stamps,
         whose parts are known."""
-        if type(own) is not self._request or "trace" in own.extensions:
-            return False
-        for _, name, value in own.headers._list:
-            if name in _STAMPS:
-                return False
-            if name == _FIRST[1]:
-                if value != _FIRST[2]:
-                    return False
-        return True
+        return (type(own) is self._request and "trace" not in own.extensions
+                and plain_headers(own.headers._list))
 
     def sdk_retries(self, own: typing.Any) -> int:
         """How often the SDK has already sent this request by itself."""
