@@ -6,17 +6,20 @@ reconcile`.
 
 Writes a ledger as the core does (about a kilobyte for each decision) with one
 attempt in ten cut off and half of those billed, reconciles it in a process of
-its own, and prints its time and its greatest resident size.
+its own, and prints its time and the greatest resident sizes of it and of the
+process it starts to read the ledger, added up.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import pathlib
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -106,17 +109,35 @@ def _book(bill: typing.TextIO, cells: "dict[int, list[int]]", export: str, at: i
     bill.write(f"{ident},{when:%Y-%m-%d %H:%M:%S},0.{cost:012},{size},{out},openai/gpt-5.4,false,3000\n")
 
 
+def _peaks(pid: int) -> "dict[int, int]":
+    """The greatest resident size so far, in KiB, of a process and its children."""
+    out: "dict[int, int]" = {}
+    for one in pathlib.Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, KeyError):  # it has ended
+            said = dict(re.findall(r"^(Pid|PPid|VmHWM):\s+(\d+)", one.read_text(), re.M))
+            if pid in (int(said["Pid"]), int(said["PPid"])):
+                out[int(said["Pid"])] = int(said["VmHWM"])
+    return out
+
+
 def measure(folder: pathlib.Path) -> "tuple[float, float, int, dict[str, typing.Any]]":
-    """Seconds by the clock and of the processor, KiB, and the summary."""
+    """Seconds by the clock and of the processors, KiB, and the summary."""
     began = time.monotonic()
+    peaks: "dict[int, int]" = {}
     with open(folder / "out.json", "w") as out:
-        subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "fivegates", "reconcile", str(folder / "ledger.jsonl"),
              "--bill", str(folder / "bill"), "--price", "openai/gpt-5.4=2.5,15", "--as-of",
-             "2026-12-31T00:00:00Z", "--json"], stdout=out, check=True)
+             "2026-12-31T00:00:00Z", "--json"], stdout=out)
+        while process.poll() is None:
+            peaks.update(_peaks(process.pid))
+            time.sleep(0.25)
     took = time.monotonic() - began
+    if process.returncode:
+        sys.exit(process.returncode)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return took, used.ru_utime + used.ru_stime, used.ru_maxrss, json.loads((folder / "out.json").read_text())
+    return (took, used.ru_utime + used.ru_stime, max(sum(peaks.values()), used.ru_maxrss),
+            json.loads((folder / "out.json").read_text()))
 
 
 def main() -> None:
@@ -134,7 +155,7 @@ def main() -> None:
         took, busy, used, found = measure(folder)
         count = found["ledger"]["attempts"]
         print(f"{count} attempts, {size / 1e9:.1f} GB of ledger, {asked.export}: {took:.1f} s "
-              f"({busy:.1f} s of the processor), "
+              f"({busy:.1f} s of the processors), "
               f"{used / 1024:.0f} MiB, {len(found['findings'])} findings, "
               f"{found['coverage']['ppm'] / 10_000:.1f} % explained")
 

@@ -96,7 +96,7 @@ class _Child:
     """The process that reads, and the thread that listens to it."""
 
     def __init__(self, paths: "typing.Sequence[str]") -> None:
-        """OSError, EOFError: it cannot be started."""
+        """OSError, EOFError, RuntimeError (no thread): it cannot be started."""
         # A session of its own: what ends this process ends it too, by the broken
         # pipe, and an interrupt from the keyboard is not told twice.
         self._process = subprocess.Popen(
@@ -166,7 +166,7 @@ class Ledgers:
 
     def __enter__(self) -> "Ledgers":
         if not _alone(self._paths):
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError, RuntimeError):
                 self._child = _Child(self._paths)
         return self
 
