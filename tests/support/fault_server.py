@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -131,9 +132,12 @@ class Server:
 @contextlib.contextmanager
 def fault_server() -> "typing.Iterator[str]":
     """Runs it: its URL."""
+    # It has no extension for a sanitizer to watch.
+    env = {name: value for name, value in os.environ.items()
+           if name not in ("LD_PRELOAD", "PYTHONMALLOC")}
     with subprocess.Popen(
             [sys.executable, "-m", "support.fault_server"],
-            cwd=pathlib.Path(__file__).parents[1], stdin=subprocess.PIPE,
+            cwd=pathlib.Path(__file__).parents[1], env=env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE) as process:
         assert process.stdin and process.stdout
         try:
