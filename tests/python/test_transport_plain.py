@@ -99,6 +99,8 @@ class Script:
         self.met = list(met)
         self.seen: "list[typing.Any]" = []
         self.closed = 0  # bodies
+        # What it does to each request, having looked at it.
+        self.touch: "typing.Callable[[typing.Any], object]" = lambda request: None
 
     def next(self, request: typing.Any) -> typing.Any:
         headers = {**request.headers}
@@ -106,6 +108,7 @@ class Script:
         self.seen.append((request.method, str(request.url), headers,
                           request.content, request.extensions["timeout"]))
         trace = request.extensions["trace"]
+        self.touch(request)
         got = self.met.pop(0) if len(self.met) > 1 else self.met[0]
         if isinstance(got, BaseException):
             return trace, got
@@ -177,10 +180,18 @@ def _told(thing: typing.Any) -> typing.Any:
     return thing.status_code, thing.headers.multi_items(), thing.content, label
 
 
+def _parts(request: typing.Any) -> typing.Any:
+    return (request.method, request.url, id(request.headers),
+            request.headers.raw, id(request.extensions),
+            dict(request.extensions), request.stream)
+
+
 async def _asked(hooks: Json, names: "typing.Sequence[str]", blocks: bool,
                  headers: "Json | None" = None,
                  extensions: "Json | None" = None,
-                 body: "Json | None" = None) -> typing.Any:
+                 body: "Json | None" = None,
+                 touch: "typing.Callable[[typing.Any], object] | None" = None,
+                 ) -> typing.Any:
     """One request by a client with these hooks: what came of it, and what the
     engine and the provider know."""
     now = [5_000_000]
@@ -195,6 +206,8 @@ async def _asked(hooks: Json, names: "typing.Sequence[str]", blocks: bool,
         slept(seconds)
 
     inner: Script = (Inner if blocks else AsyncInner)(*(MET[name] for name in names))
+    if touch is not None:
+        inner.touch = touch
     given = {"keys": {"backup": "key-b"}, "inner": inner, **hooks}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(blocking.Wire, "sleep", lambda _, seconds: slept(seconds))
@@ -206,13 +219,13 @@ async def _asked(hooks: Json, names: "typing.Sequence[str]", blocks: bool,
             headers={"authorization": "Bearer key-a", **(headers or {})},
             extensions=extensions or {}, json=body or {
                 "model": "m1", "messages": [{"role": "user", "content": "hi"}]})
-        before = request.headers.raw, dict(request.extensions)
+        before = _parts(request)
         try:
             out = (client.send(request) if blocks else
                    await client.send(request))
         except BaseException as exc:
             out = exc
-    assert (request.headers.raw, request.extensions) == before
+    assert _parts(request) == before
     assert inner.closed == sum(not isinstance(MET[name], BaseException)
                                for name in [*names, *names[-1:] * 9][:len(inner.seen)])
     return _told(out), inner.seen, engine.workflow("w"), [
@@ -270,6 +283,39 @@ def test_others_take_the_long_way(more: Json, blocks: bool) -> None:
         assert heard == [*_EVENTS, *_EVENTS]
         return
     _both(["ok"], blocks, **more)
+
+
+def _set(name: str, value: typing.Any) -> typing.Any:
+    return lambda request: setattr(request, name, value)
+
+
+_TOUCHED = {
+    "url": _set("url", HTTP.URL("http://c.test/")), "method": _set("method", "PUT"),
+    "headers": _set("headers", HTTP.Headers({"a": "b"})),
+    "extensions": _set("extensions", {}), "stream": _set("stream", HTTP.ByteStream(b"")),
+    "a header": lambda request: request.headers.update({"Authorization": "x", "b": "c"}),
+    "no header": lambda request: request.headers.pop("authorization"),
+    "an extension": lambda request: request.extensions.update(mine=1),
+    "no extension": lambda request: request.extensions.clear()}
+
+
+@_WAYS
+@pytest.mark.parametrize("names", [["ok"], ["429", "ok"], ["cut", "ok"], ["stopped"]],
+                         ids=repr)
+@pytest.mark.parametrize("touched", _TOUCHED)
+def test_what_is_sent_is_the_wires_to_change(
+        touched: str, names: "list[str]", blocks: bool) -> None:
+    """The client's own request stays what it was, and no answer is lost."""
+    told, _, _, routes = _both(names, blocks, touch=_TOUCHED[touched])
+    assert told[0] == 200 or names != ["ok"]
+    assert [facts["in_flight"] for facts in routes] == [0, 0]
+
+
+@_WAYS
+def test_time_outs_of_another_shape_leave_nothing_running(blocks: bool) -> None:
+    told, seen, counts, routes = _both(["ok"], blocks, extensions={"timeout": 5})
+    assert told[0][0] is TypeError and not seen and counts["cancelled"] == 1
+    assert counts["spent_today_nusd"] == routes[0]["in_flight"] == 0
 
 
 def test_a_way_that_ends_while_the_head_is_awaited() -> None:

@@ -27,6 +27,14 @@ static const char id_name[] = "X-Client-Request-Id",
                   attempt_lower[] = "x-request-attempt",
                   retries_lower[] = "x-stainless-retry-count";
 
+/* Whether a header is one that an attempt sets. */
+static int stamps(PyObject *header) {
+  size_t len = 0;
+  const char *name = part_of(header, 1, &len);
+  return name != NULL &&
+         (is(name, len, id_lower) || is(name, len, attempt_lower));
+}
+
 PyObject *fgpy_plain_headers(PyObject *module, PyObject *headers) {
   (void)module;
   if (!PyList_Check(headers)) {
@@ -37,8 +45,7 @@ PyObject *fgpy_plain_headers(PyObject *module, PyObject *headers) {
     size_t len = 0;
     PyObject *header = PyList_GetItem(headers, i);
     const char *name = part_of(header, 1, &len);
-    if (name == NULL || is(name, len, id_lower) ||
-        is(name, len, attempt_lower)) {
+    if (name == NULL) {
       Py_RETURN_FALSE;
     }
     if (is(name, len, retries_lower)) {
@@ -71,7 +78,14 @@ PyObject *fgpy_stamped_headers(PyObject *module, PyObject *args) {
     return NULL;
   }
   (void)PyOS_snprintf(text, sizeof text, "%u", number);
-  PyObject *out = PyList_GetSlice(headers, 0, PyList_Size(headers));
+  const Py_ssize_t count = PyList_Size(headers);
+  PyObject *out = PyList_GetSlice(headers, 0, count);
+  for (Py_ssize_t i = count; out != NULL && i-- > 0;) {
+    if (stamps(PyList_GetItem(out, i)) &&
+        PyList_SetSlice(out, i, i + 1, NULL) < 0) {
+      Py_CLEAR(out);
+    }
+  }
   if (out != NULL && (put(out, id_name, id_lower, id) < 0 ||
                       put(out, attempt_name, attempt_lower, text) < 0)) {
     Py_CLEAR(out);

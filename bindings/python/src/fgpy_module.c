@@ -171,11 +171,11 @@ static PyMethodDef core_methods[] = {
      "of a chat completion's request with nothing but text; None for others."},
     {"plain_headers", (PyCFunction)fgpy_plain_headers, METH_O,
      "plain_headers(headers)\n--\n\nWhether a request's headers, a list of "
-     "(name, lower name, value) in bytes, are those of a first send that no "
-     "attempt has stamped."},
+     "(name, lower name, value) in bytes, are those of a first send."},
     {"stamped_headers", (PyCFunction)fgpy_stamped_headers, METH_VARARGS,
-     "stamped_headers(headers, call_id, attempt)\n--\n\nSuch a list with the "
-     "two headers of an attempt behind it."},
+     "stamped_headers(headers, call_id, attempt)\n--\n\nA copy of such a list "
+     "with the two headers of an attempt behind it, in place of earlier "
+     "ones."},
     {"packed_headers", (PyCFunction)fgpy_packed_headers, METH_O,
      "packed_headers(headers)\n--\n\nWhether such a list, of a response, names "
      "a content encoding."},

@@ -84,11 +84,8 @@ def make(http: typing.Any) -> type:
             if isinstance(call, Plain):
                 try:
                     call.extensions["trace"] = call.trace.atraced
-                    try:
-                        response = call.response = await wire.answer(
-                            request, call.until)
-                    finally:
-                        copies.unstamp(request, call.theirs)
+                    response = call.response = await wire.answer(
+                        call.request, call.until)
                     call.extensions.pop("trace", None)  # nobody asks what comes
                     if response.status_code < 300:
                         parts: "list[bytes]" = []
@@ -97,8 +94,8 @@ def make(http: typing.Any) -> type:
                             return response
                 except BaseException as exc:
                     call.error = exc
-                call = call.exchange()
-            call.body = lambda given: AsyncGuardedStream(given, wire)
+            else:
+                call.body = lambda given: AsyncGuardedStream(given, wire)
             return await wire.drive(call)
 
         async def __aenter__(self) -> "typing.Any":
@@ -124,12 +121,14 @@ class AsyncWire:
         self._stream: typing.Any = None  # its body, while it is open
         self._fresh = False  # the response's body has not been read yet
 
-    async def drive(self, exchange: Exchange) -> typing.Any:
-        steps = exchange.steps()
+    async def drive(self, exchange: "Exchange | Plain") -> typing.Any:
         reply: typing.Any = None
         error: "Exception | None" = None
         out: typing.Any = None
         try:
+            if isinstance(exchange, Plain):
+                exchange = exchange.exchange()
+            steps = exchange.steps()
             while True:
                 todo = steps.throw(error) if error else steps.send(reply)
                 reply = error = None
@@ -138,6 +137,7 @@ class AsyncWire:
                 except Exception as exc:
                     error = exc
         except StopIteration as stop:
+            assert isinstance(exchange, Exchange)
             exchange.result = None  # a stream's leads back here
             return stop.value
         except BaseException as exc:

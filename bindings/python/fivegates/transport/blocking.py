@@ -87,28 +87,27 @@ def make(http: typing.Any) -> type:
             if call is None:
                 return self.inner.handle_request(request)
             if isinstance(call, Plain):
+                stream = None  # of a response, until somebody closes it
                 try:
                     extensions = call.extensions
                     extensions["trace"] = call.trace.traced
-                    try:
-                        response = call.response = self.inner.handle_request(
-                            request)
-                    finally:
-                        copies.unstamp(request, call.theirs)
+                    response = call.response = self.inner.handle_request(
+                        call.request)
+                    stream = response.stream
                     extensions.pop("trace", None)  # nobody asks what comes
                     if response.status_code < 300:
+                        reading, stream = stream, None
                         parts: "list[bytes]" = []
-                        _read(response.stream, parts, None, call.until)
+                        _read(reading, parts, None, call.until)
                         if call.answered(parts):
                             return response
                 except BaseException as exc:
                     call.error = exc
-            wire = Wire(self.inner)
-            if isinstance(call, Plain):
-                if call.body is None and call.error is None:
-                    wire.opened(response)
-                call = call.exchange()
-            dropped = self._dropped
+                wire = Wire(self.inner)
+                if stream is not None:
+                    wire.opened(call.response)
+                return wire.drive(call)
+            wire, dropped = Wire(self.inner), self._dropped
             call.body = lambda given: GuardedStream(given, wire, dropped)
             return wire.drive(call)
 
@@ -170,12 +169,14 @@ class Wire:
     def __init__(self, inner: typing.Any) -> None:
         self.inner = inner
 
-    def drive(self, exchange: Exchange) -> typing.Any:
-        steps = exchange.steps()
+    def drive(self, exchange: "Exchange | Plain") -> typing.Any:
         reply: typing.Any = None
         error: "Exception | None" = None
         out: typing.Any = None
         try:
+            if isinstance(exchange, Plain):
+                exchange = exchange.exchange()
+            steps = exchange.steps()
             while True:
                 todo = steps.throw(error) if error else steps.send(reply)
                 reply = error = None
@@ -186,6 +187,7 @@ class Wire:
         except StopIteration as stop:
             if self._alarm is not None:
                 self._disarm()
+            assert isinstance(exchange, Exchange)
             exchange.result = None  # a stream's leads back here
             return stop.value
         except BaseException as exc:

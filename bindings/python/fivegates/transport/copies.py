@@ -17,15 +17,8 @@ _ID, _ATTEMPT = "X-Client-Request-Id", "X-Request-Attempt"
 _RETRIES = "x-stainless-retry-count"
 
 
-def _part(name: str) -> "tuple[bytes, bytes]":
-    """A header's name as Headers keeps it: raw, and in lower case."""
-    return name.encode(), name.lower().encode()
-
-
-_ID_PART, _ATTEMPT_PART = _part(_ID), _part(_ATTEMPT)
-_STAMPS = frozenset((_ID_PART[1], _ATTEMPT_PART[1]))
 # What an SDK says of a request that it sends for the first time.
-_FIRST = (*_part(_RETRIES), b"0")
+_FIRST = (_RETRIES.encode(), _RETRIES.encode(), b"0")
 _PARTS = {"method", "url", "headers", "extensions", "stream", "_content"}
 
 
@@ -58,9 +51,7 @@ class Copies:
         theirs = own.headers
         headers = object.__new__(self._headers)
         headers._encoding = theirs._encoding
-        headers._list = [one for one in theirs._list if one[1] not in _STAMPS]
-        headers._list += ((*_ID_PART, call_id.encode()),
-                          (*_ATTEMPT_PART, b"%d" % number))
+        headers._list = stamped_headers(theirs._list, call_id, number)
         out.method = own.method
         out.url = own.url
         out.headers = headers
@@ -68,22 +59,6 @@ class Copies:
         out.stream = own.stream
         out._content = own._content
         return out
-
-    @staticmethod
-    def stamp(own: typing.Any, call_id: str, number: int,
-              extensions: "dict[str, typing.Any]") -> typing.Any:
-        """Makes a request what an attempt sends, for that one send: unstamp()
-        takes back what this returns. It must be one that is plain()."""
-        headers = own.headers
-        theirs = headers, headers._list, own.extensions
-        headers._list = stamped_headers(theirs[1], call_id, number)
-        own.extensions = extensions
-        return theirs
-
-    @staticmethod
-    def unstamp(own: typing.Any, theirs: typing.Any) -> None:
-        """The request is as the client made it: it may send it again."""
-        headers, headers._list, own.extensions = theirs
 
     @staticmethod
     def changed(own: typing.Any, headers: typing.Any,
@@ -106,8 +81,8 @@ class Copies:
         return packed_headers(headers._list)
 
     def plain(self, own: typing.Any) -> bool:
-        """Whether a request is one as the SDKs first send it, without stamps,
-        whose parts are known."""
+        """Whether a request is one as the SDKs first send it, whose parts are
+        known."""
         return (type(own) is self._request and "trace" not in own.extensions
                 and plain_headers(own.headers._list))
 

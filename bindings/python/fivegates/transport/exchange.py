@@ -279,32 +279,43 @@ class Exchange(Driven):
             return self._failed(attempt, why, why.evidence)
         if self.seen is not None:
             self.seen.attempts += 1
+        extensions = request.extensions  # whatever is set or taken beneath
+        timeouts = extensions["timeout"]
         try:
             response = yield "open", request, trace, (
                 _first(attempt) if self.model.streamed else until)
         except Exception as exc:
             return self._broken(attempt, exc, trace)
         if trace.chained is None:  # nobody asks what comes after the head
-            del request.extensions["trace"]
-        return (yield from self._opened(
-            attempt, request.extensions["timeout"], trace, response))
+            extensions.pop("trace", None)
+        return (yield from self._opened(attempt, timeouts, trace, response))
 
-    def came(self, attempt: Attempt, trace: Trace,
-             timeouts: "dict[str, float | None]", response: typing.Any,
-             body: "bytes | None", decision: "Decision | None",
-             error: "BaseException | None") -> Steps:
-        """Goes on with an attempt that went out before: its response, once the
-        head was there, its body, once that was whole, what the engine said of
-        it; and the exception that came instead of one of these."""
-        self.trace = trace
-        if response is not None and response.status_code < 300:
-            attempt.head = response.headers
-            if decision is None:
-                attempt.accepted()
+    def came(self, attempt: Attempt, timeouts: "dict[str, float | None]",
+             response: typing.Any, body: "bytes | None",
+             decision: "Decision | None", error: "BaseException | None",
+             ) -> Steps:
+        """Goes on with an attempt that went out before with self.trace: its
+        response, once the head was there, its body, once that was whole, what
+        the engine said of it; and the exception that came instead of one of
+        these."""
+        trace = self.trace
+        assert trace is not None
+        try:
+            if response is not None and response.status_code < 300:
+                attempt.head = response.headers
+                if decision is None:
+                    attempt.accepted()
+        except Exception:
+            if error is None:
+                raise
         if error is not None:
-            if not isinstance(error, Exception):
+            try:
+                # Of the wire, until the body is there.
+                if body is None and isinstance(error, Exception):
+                    return self._broken(attempt, error, trace)
                 raise error
-            return self._broken(attempt, error, trace)
+            finally:
+                del error  # its traceback holds this frame
         if body is not None:
             return self._whole(attempt, response, body, decision)
         return (yield from self._opened(attempt, timeouts, trace, response))
@@ -353,7 +364,10 @@ class Exchange(Driven):
                  if isinstance(exc, Late) else evidence_of(exc))
         if found is None:
             self.gone()
-            raise exc  # not of the wire: somebody's bug
+            try:
+                raise exc  # not of the wire: somebody's bug
+            finally:
+                del exc  # its traceback holds this frame
         trace.correct(found)
         trace.clear()
         if found.get("phase") not in ("connect", "tls") and not attempt.sent_said:

@@ -113,6 +113,11 @@ class BriefTrace(Trace):
     async def atraced(self, name: str, info: "dict[str, typing.Any]") -> None:
         self.traced(name, info)
 
+    def clear(self) -> None:
+        super().clear()
+        # Where no such event came: it leads back here.
+        self._extensions.pop("trace", None)
+
     def correct(self, evidence: "dict[str, typing.Any]") -> None:
         said = evidence.get("phase")
         super().correct(evidence)

@@ -44,8 +44,12 @@ def begun(http: typing.Any, copies: Copies, options: Options,
             if permit is not None and times is not None and (
                     (permit.route, name) in asked.own
                     or options.is_own(asked, permit.route or "", name)):
-                return Plain((http, copies, options, request, asked.url),
-                             asked.api, content, call, permit, name, times)
+                try:
+                    return Plain((http, copies, options, request, asked.url),
+                                 asked.api, content, call, permit, name, times)
+                except BaseException:  # what cannot be sent is not running
+                    call.cancel()
+                    raise
             out = Exchange(http, copies, options, request, asked.url,
                            ModelRequest(*asked.api, content, None,
                                         (name, streamed)), None, call, permit)
@@ -58,8 +62,8 @@ def begun(http: typing.Any, copies: Copies, options: Options,
 
 
 class Plain:
-    """One attempt of a call, permitted: the client's own request, stamped as
-    this attempt's until Copies.unstamp() is given `theirs`."""
+    """One attempt of a call, permitted: `request` is the client's own, stamped
+    as this attempt's."""
 
     # Until they came.
     response: typing.Any = None  # once its head is there
@@ -87,9 +91,10 @@ class Plain:
         own = sender[3]
         extensions = self.extensions = dict(own.extensions)
         self.trace = BriefTrace(extensions)
-        extensions["timeout"] = shortened(extensions.get("timeout") or {},
-                                          connect, read)
-        self.theirs = sender[1].stamp(own, call.id, permit.attempt, extensions)
+        self.timeouts = extensions["timeout"] = shortened(
+            extensions.get("timeout") or {}, connect, read)
+        self.request = sender[1].stamped(own, call.id, permit.attempt,
+                                         extensions)
 
     def answered(self, parts: "list[bytes]") -> bool:
         """The whole body came; whether it is an accepted answer."""
@@ -112,9 +117,13 @@ class Plain:
         """This request as an exchange that goes on from here."""
         model = ModelRequest(*self.api, self.content, None, (self.name, False))
         out = Exchange(*self.sender, model, None, self.call, self.permit)
+        out.trace = self.trace
         out.going = out.came(out.permitted(self.permit, self.started),
-                             self.trace, self.extensions["timeout"],
-                             self.response, self.body, self.decision,
-                             self.error)
+                             self.timeouts, self.response, self.body,
+                             self.decision, self.error)
         self.error = None  # its traceback leads back here
         return out
+
+    def over(self, exc: BaseException) -> typing.Any:
+        """Exchange.over(), where an exception comes before there is one."""
+        return self.exchange().over(exc)

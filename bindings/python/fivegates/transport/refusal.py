@@ -149,7 +149,8 @@ def told(refused: Refused, http: typing.Any, request: typing.Any,
             response)
     elif response is not None:
         response.headers["x-should-retry"] = "false"
-        response.extensions["fivegates"] = refused
+        # It is not raised here, and its traceback leads back to the response.
+        response.extensions["fivegates"] = refused.with_traceback(None)
         return response
     elif family is not None:
         base = (family.module.APITimeoutError if _timed_out(error)
