@@ -118,11 +118,13 @@ class Asked:
         async def ended() -> typing.Any:
             with contextlib.suppress(BaseException):  # a task would keep it
                 return weakref.ref(await self.wire.handle_async_request(self.request))
+            return None
 
         if not self.blocks:
             return asyncio.run(ended())
         with contextlib.suppress(BaseException):
             return weakref.ref(self.wire.handle_request(self.request))
+        return None
 
     def idle(self) -> bool:
         return (self.engine.route("main")["in_flight"] == 0
@@ -255,6 +257,9 @@ def test_interrupted_between_the_ways(met: Json, blocks: bool,
 def test_an_engine_that_fails_is_not_the_wire(met: Json, hooks: Json,
                                               blocks: bool) -> None:
     """Its exception sends nothing again, and hides none that stops the caller."""
+    broken = not met
+    inner = Inner(**met)
+
     def clock() -> int:
         nonlocal broken
         if broken and inner.bodies:
@@ -262,14 +267,13 @@ def test_an_engine_that_fails_is_not_the_wire(met: Json, hooks: Json,
             raise ConnectionResetError("of the clock")
         return 5_000_000
 
-    broken = not met
-    inner = Inner(**met)
+    def stopped() -> BaseException:
+        nonlocal broken
+        broken = True
+        return Stopped()
+
     asked = Asked(inner, hooks, blocks, clock=clock)
     if met:
-        def stopped() -> BaseException:
-            nonlocal broken
-            broken = True
-            return Stopped()
         inner.error = stopped
     with pytest.raises(Stopped if met else ConnectionResetError):
         asked.go()
