@@ -240,8 +240,8 @@ def test_begin_chat_tells_the_engine_the_same() -> None:
         if facts is None or found is None:
             continue
         began += 1
-        call, decision, model, streamed, times = found
-        assert decision is None and times is None
+        call, model, streamed, permit, sent = found
+        assert permit is None and sent is None
         other = engine.begin("w", call_id=call.id, unable=["tick", "hedge"],
                              **facts[1])
         assert (model, streamed) == (facts[0], facts[1]["stream"])

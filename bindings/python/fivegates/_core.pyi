@@ -173,6 +173,11 @@ class _Options(TypedDict, total=False):
     reraise: bool
     call: Call | None
 
+_Headers = list[tuple[bytes, bytes, bytes]]
+# Of a request as an attempt sends it: route, headers, time-outs, seconds for
+# the whole answer, the answer's label.
+_Sent = tuple[str, _Headers, dict[str, float | None], float | None, dict[str, Any]]
+
 @final
 class Policy:
     """A checked and compiled card. Immutable."""
@@ -236,12 +241,11 @@ class Engine:
     def slot(self) -> int: ...
     def begin_chat(
         self, workflow: str, body: bytes,
-        unable: Iterable[Unable] | Unable | None, permit: bool = False, *,
+        unable: Iterable[Unable] | Unable | None,
+        headers: _Headers | None = None,
+        timeouts: dict[str, float | None] | None = None, *,
         now_ms: int | None = None,
-    ) -> tuple[
-        Call, Decision | None, str, bool,
-        tuple[float | None, float | None, float | None] | None,
-    ] | None: ...
+    ) -> tuple[Call, str, bool, Decision | None, _Sent | None] | None: ...
     def begin(
         self, workflow: str, /, *, call_id: str | None = None,
         prompt_tokens: int | None = None,
@@ -348,7 +352,8 @@ class Call:
         now_ms: int | None = None,
     ) -> Decision: ...
     def chat_success(
-        self, body: bytes, *, attempt: int = 0, now_ms: int | None = None,
+        self, body: bytes, headers: _Headers | None = None, *,
+        attempt: int = 0, now_ms: int | None = None,
     ) -> Decision | None: ...
     def deadline(self, now_ms: int | None = None) -> Decision: ...
     def unable(
@@ -537,10 +542,7 @@ def decide(
     facts: dict[str, Any], policy: Policy | None = None,
 ) -> Decision: ...
 def chat_answer(body: bytes, /) -> dict[str, Any] | None: ...
-_Headers = list[tuple[bytes, bytes, bytes]]
-def plain_headers(headers: _Headers, /) -> bool: ...
 def stamped_headers(headers: _Headers, call_id: str, attempt: int, /) -> _Headers: ...
-def packed_headers(headers: _Headers, /) -> bool: ...
 def chat_request(
     body: bytes, /,
 ) -> tuple[str, dict[str, Any]] | None: ...

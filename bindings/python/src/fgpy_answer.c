@@ -295,20 +295,23 @@ PyObject *fgpy_chat_answer(PyObject *module, PyObject *body) {
   return out;
 }
 
-static const char *const chat_names[] = {"body", "attempt", "now_ms"};
+static const char *const chat_names[] = {"body", "headers", "attempt",
+                                         "now_ms"};
 
 PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
                                  Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Call.chat_success", chat_names, 3, 1, 1};
-  PyObject *in[3], *out = NULL;
+  static const fgpy_sig sig = {"Call.chat_success", chat_names, 4, 2, 1};
+  PyObject *in[4], *out = NULL;
   uint32_t attempt = 0;
   int64_t now_ms = 0;
   chat c;
   if (fgpy_args(&sig, args, nargs, kwnames, in) < 0 ||
-      fgpy_u32(in[1], "attempt", &attempt) < 0) {
+      fgpy_u32(in[2], "attempt", &attempt) < 0) {
     return NULL;
   }
-  const int plain = chat_read(in[0], &c);
+  const int plain = in[1] != NULL && fgpy_headers_packed(in[1])
+                        ? 0
+                        : chat_read(in[0], &c);
   if (plain <= 0) {
     return plain < 0 ? NULL : Py_NewRef(Py_None);
   }
@@ -322,7 +325,7 @@ PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
       .finish = c.finish,
       .visible = c.visible,
       .output = fg_str_make(c.text, c.text_len)};
-  if (fgpy_call_ready(self, in[2], &now_ms) == 0) {
+  if (fgpy_call_ready(self, in[3], &now_ms) == 0) {
     out = fgpy_call_succeeded(self, attempt, &a, now_ms);
   }
   PyMem_Free(c.text);

@@ -505,9 +505,11 @@ static PyMethodDef call_methods[] = {
      "tool_calls=None, final=None, attempt=0, now_ms=None)\n--\n\nAn attempt "
      "came to its end by itself; is the answer good?"},
     {"chat_success", FGPY_METHOD(fgpy_call_chat_success), FGPY_KW,
-     "chat_success(body, *, attempt=0, now_ms=None)\n--\n\nsuccess() by the "
-     "bytes of a whole chat completion with one choice and nothing but text; "
-     "None for others, and nothing is told."},
+     "chat_success(body, headers=None, *, attempt=0, now_ms=None)\n--\n\n"
+     "success() by the bytes of a whole chat completion with one choice and "
+     "nothing but text; None for others, and nothing is told. headers: of the "
+     "response, a list of (name, lower name, value) in bytes; a body that they "
+     "say is encoded is another."},
     {"deadline", FGPY_METHOD(call_deadline), FGPY_KW,
      "deadline(now_ms=None)\n--\n\nNothing happened until now."},
     {"unable", FGPY_METHOD(call_unable), FGPY_KW,

@@ -439,13 +439,17 @@ static PyObject *engine_get_slot(fgpy_engine *self, void *closure) {
 
 static PyMethodDef engine_methods[] = {
     {"begin_chat", FGPY_METHOD(fgpy_engine_begin_chat), FGPY_KW,
-     "begin_chat(workflow, body, unable, permit=False, *, now_ms=None)\n--\n\n"
-     "begin() by the bytes of a chat completion's request: the call, a "
-     "decision or None, the model asked for, whether it streams, times or None. "
-     "None for one with more than text, and nothing is begun. permit: where it "
-     "does not stream and may be sent at once, as it is, where it was asked "
-     "for, the decision is begin_attempt()'s; and where that says so too, times "
-     "are in seconds or None: to connect, to read, for the whole."},
+     "begin_chat(workflow, body, unable, headers=None, timeouts=None, *, "
+     "now_ms=None)\n--\n\nbegin() by the bytes of a chat completion's request: "
+     "the call, the model asked for, whether it streams, and two more. None for "
+     "one with more than text, and nothing is begun. headers: a list of (name, "
+     "lower name, value) in bytes; where they are those of a first send and the "
+     "request, which does not stream, may be sent at once, as it is, where it "
+     "was asked for, the fourth is begin_attempt()'s decision; and where that "
+     "says so too the fifth is what to send: route, headers, timeouts cut to "
+     "the attempt's, seconds for the whole answer or None, and the answer's "
+     "label. Else they are None; and for headers of a later send nothing is "
+     "begun."},
     {"begin", FGPY_METHOD(fgpy_engine_begin), FGPY_KW,
      "begin(workflow, **facts)\n--\n\nBegins a call. Facts: call_id, "
      "prompt_tokens, max_output_tokens, request_bytes, stream, delivery, "

@@ -169,16 +169,10 @@ static PyMethodDef core_methods[] = {
     {"chat_request", (PyCFunction)fgpy_chat_request, METH_O,
      "chat_request(body)\n--\n\nThe model and begin()'s keywords for the bytes "
      "of a chat completion's request with nothing but text; None for others."},
-    {"plain_headers", (PyCFunction)fgpy_plain_headers, METH_O,
-     "plain_headers(headers)\n--\n\nWhether a request's headers, a list of "
-     "(name, lower name, value) in bytes, are those of a first send."},
     {"stamped_headers", (PyCFunction)fgpy_stamped_headers, METH_VARARGS,
-     "stamped_headers(headers, call_id, attempt)\n--\n\nA copy of such a list "
-     "with the two headers of an attempt behind it, in place of earlier "
-     "ones."},
-    {"packed_headers", (PyCFunction)fgpy_packed_headers, METH_O,
-     "packed_headers(headers)\n--\n\nWhether such a list, of a response, names "
-     "a content encoding."},
+     "stamped_headers(headers, call_id, attempt)\n--\n\nA request's headers, a "
+     "list of (name, lower name, value) in bytes, with the two of an attempt in "
+     "place of any of that name."},
     {"names", (PyCFunction)core_names, METH_O,
      "names(table)\n--\n\nWire names of a table, with their numbers."},
     {"gate_of", (PyCFunction)core_gate_of, METH_O,
@@ -302,6 +296,25 @@ static int add_match(PyTypeObject *type, const char *first,
   return rc;
 }
 
+static int fill_words(fgpy_state *st) {
+  static const char *const texts[FGPY_WORDS] = {
+      [FGPY_CALL] = "call",       [FGPY_ROUTE] = "route",
+      [FGPY_ATTEMPT] = "attempt", [FGPY_CONNECT] = "connect",
+      [FGPY_WRITE] = "write",     [FGPY_POOL] = "pool",
+      [FGPY_READ] = "read",       [FGPY_ID_NAME] = "X-Client-Request-Id",
+      [FGPY_ID_LOWER] = "x-client-request-id",
+      [FGPY_ATTEMPT_NAME] = "X-Request-Attempt",
+      [FGPY_ATTEMPT_LOWER] = "x-request-attempt"};
+  for (uint32_t i = 0; i < FGPY_WORDS; i++) {
+    st->word[i] = i < FGPY_ID_NAME ? PyUnicode_InternFromString(texts[i])
+                                   : PyBytes_FromString(texts[i]);
+    if (st->word[i] == NULL) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
 static int core_exec(PyObject *module) {
   static int watching; /* pthread_atfork has no way back: once a process */
   fgpy_state *st = PyModule_GetState(module);
@@ -312,7 +325,7 @@ static int core_exec(PyObject *module) {
     }
     watching = 1;
   }
-  if (check_core() < 0 || fill_names(st) < 0 || add_constants(module, st) < 0 ||
+  if (check_core() < 0 || fill_names(st) < 0 || fill_words(st) < 0 || add_constants(module, st) < 0 ||
       take("json", "loads", &st->json_loads) < 0 ||
       take("json", "dumps", &st->json_dumps) < 0 ||
       take("fivegates.errors", "FivegatesError", &st->error) < 0 ||
@@ -371,6 +384,9 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(st->policy_error);
   Py_CLEAR(st->json_loads);
   Py_CLEAR(st->json_dumps);
+  for (uint32_t i = 0; i < FGPY_WORDS; i++) {
+    Py_CLEAR(st->word[i]);
+  }
   for (uint32_t table = 0; table < FGPY_TABLES; table++) {
     for (uint32_t i = 0; i < FGPY_VALUES; i++) {
       Py_CLEAR(st->name[table][i]);

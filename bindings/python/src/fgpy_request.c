@@ -306,53 +306,55 @@ PyObject *fgpy_chat_request(PyObject *module, PyObject *body) {
   return req_facts(&r, len);
 }
 
-/* Whether a first decision is to send the request whole, now and as it is, to
- * the route that was asked for. */
-static int req_goes_as_it_is(const req *r, const fg_decision *d) {
+/* Whether a decision is to send the request whole, now and as it is, to the
+ * route that was asked for, which serves the model that it names. */
+static int req_goes_as_it_is(const fgpy_engine *e, const req *r,
+                             const fg_decision *d) {
+  fg_route_info route = {.size = sizeof route};
   return !r->stream && d->action == FG_ACTION_PROCEED && d->wait_ms == 0 &&
-         d->change == 0 && (d->requested == 0 || d->requested == d->route);
+         d->change == 0 && (d->requested == 0 || d->requested == d->route) &&
+         fg_policy_route_info(e->policy->block, d->route, &route) == FG_OK &&
+         (route.model.len == 0 ||
+          (route.model.len == r->model_len &&
+           memcmp(route.model.ptr, r->model, r->model_len) == 0));
 }
 
-/* An attempt's time-outs in seconds, None where there is none: for the
- * connection, for the whole answer or its first token, for the whole. */
-static PyObject *req_times(const fg_decision *d) {
-  const uint32_t ms[3] = {d->connect_ms,
-                          d->total_ms ? d->total_ms : d->first_token_ms,
-                          d->total_ms};
-  PyObject *out = PyTuple_New(3);
-  for (Py_ssize_t i = 0; out != NULL && i < 3; i++) {
-    PyObject *one = ms[i] ? PyFloat_FromDouble(ms[i] / 1000.0)
-                          : Py_NewRef(Py_None);
-    if (one == NULL || PyTuple_SetItem(out, i, one) < 0) {
-      Py_CLEAR(out);
+/* A call begun, and permitted where it may be, as begin_chat() tells of it.
+ * headers: NULL where no permission is asked for. */
+static PyObject *req_begun(fgpy_call *call, const req *r,
+                           const fg_decision *first, PyObject *headers,
+                           PyObject *timeouts, int64_t now_ms) {
+  fgpy_engine *e = call->engine;
+  fgpy_decision *permit = NULL;
+  PyObject *sent = NULL, *out = NULL;
+  if (headers != NULL && req_goes_as_it_is(e, r, first)) {
+    permit = fgpy_call_permit(call, now_ms);
+    if (permit == NULL) {
+      return NULL;
+    }
+    if (req_goes_as_it_is(e, r, &permit->d)) {
+      sent = fgpy_sent(call, &permit->d, headers, timeouts);
+      if (sent == NULL) { /* whoever sends it will say why */
+        PyErr_Clear();
+      }
     }
   }
+  out = Py_BuildValue(
+      "(Os#OOO)", (PyObject *)call, r->model, (Py_ssize_t)r->model_len,
+      r->stream ? Py_True : Py_False,
+      permit != NULL ? (PyObject *)permit : Py_None, sent ? sent : Py_None);
+  Py_XDECREF(sent);
+  Py_XDECREF((PyObject *)permit);
   return out;
 }
 
-static const char *const begin_names[] = {"workflow", "body", "unable",
-                                          "permit", "now_ms"};
-/* A call begun, as begin_chat() tells of it. permit: NULL where none was asked
- * for, or the first decision was another. */
-static PyObject *req_begun(fgpy_call *call, fgpy_decision *permit,
-                           const req *r) {
-  PyObject *times = permit != NULL && req_goes_as_it_is(r, &permit->d)
-                        ? req_times(&permit->d)
-                        : Py_NewRef(Py_None);
-  if (times == NULL) {
-    return NULL;
-  }
-  return Py_BuildValue("(OOs#ON)", (PyObject *)call,
-                       permit != NULL ? (PyObject *)permit : Py_None, r->model,
-                       (Py_ssize_t)r->model_len,
-                       r->stream ? Py_True : Py_False, times);
-}
-
+static const char *const begin_names[] = {"workflow", "body",     "unable",
+                                          "headers",  "timeouts", "now_ms"};
 
 PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
                                  Py_ssize_t nargs, PyObject *kwnames) {
-  static const fgpy_sig sig = {"Engine.begin_chat", begin_names, 5, 4, 3};
-  PyObject *in[5];
+  static const fgpy_sig sig = {"Engine.begin_chat", begin_names, 6, 5, 3};
+  PyObject *in[6], *out = NULL;
   fgpy_keep keep;
   fgpy_keep_init(&keep, self->st);
   fg_request ask = {.size = sizeof ask};
@@ -361,14 +363,18 @@ PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
   req r;
   size_t len = 0;
   int64_t now_ms = 0;
-  int plain = -1, permitted = 0;
+  int plain = -1;
   if (fgpy_args(&sig, args, nargs, kwnames, in) == 0 &&
       fgpy_str(&keep, in[0], "workflow", &ask.workflow) == 0 &&
-      fgpy_bits(self->st, FG_TABLE_UNABLE, in[2], "unable", &ask.unable) == 0 &&
-      fgpy_bool(in[3], "permit", &permitted) == 0) {
-    plain = req_read(in[1], &r, &len);
+      fgpy_bits(self->st, FG_TABLE_UNABLE, in[2], "unable", &ask.unable) == 0) {
+    if (in[3] == Py_None) {
+      in[3] = NULL;
+    }
+    plain = in[3] != NULL && !fgpy_headers_plain(in[3])
+                ? 0
+                : req_read(in[1], &r, &len);
   }
-  if (plain > 0 && fgpy_engine_ready(self, in[4], &now_ms) == 0) {
+  if (plain > 0 && fgpy_engine_ready(self, in[5], &now_ms) == 0) {
     ask.prompt_tokens = req_tokens(len);
     ask.request_bytes = (uint32_t)len;
     ask.max_output_tokens = r.limit;
@@ -383,15 +389,7 @@ PyObject *fgpy_engine_begin_chat(fgpy_engine *self, PyObject *const *args,
   if (call == NULL) {
     return plain == 0 ? Py_NewRef(Py_None) : NULL;
   }
-  PyObject *out = NULL;
-  fgpy_decision *permit = NULL;
-  if (permitted && req_goes_as_it_is(&r, &first)) {
-    permit = fgpy_call_permit(call, now_ms);
-  }
-  if (permit != NULL || !PyErr_Occurred()) {
-    out = req_begun(call, permit, &r);
-  }
-  Py_XDECREF((PyObject *)permit);
+  out = req_begun(call, &r, &first, in[3], in[4], now_ms);
   Py_DECREF((PyObject *)call);
   return out;
 }

@@ -20,12 +20,28 @@ enum {
   FGPY_LOAD = FG_TABLE_COUNT
 };
 
+enum { /* fgpy_state.word: str, and of headers' names bytes */
+  FGPY_CALL,
+  FGPY_ROUTE,
+  FGPY_ATTEMPT,
+  FGPY_CONNECT,
+  FGPY_WRITE,
+  FGPY_POOL,
+  FGPY_READ,
+  FGPY_ID_NAME,
+  FGPY_ID_LOWER,
+  FGPY_ATTEMPT_NAME,
+  FGPY_ATTEMPT_LOWER,
+  FGPY_WORDS
+};
+
 typedef struct fgpy_state {
   PyTypeObject *policy_type, *region_type, *engine_type, *call_type;
   PyTypeObject *decision_type, *failure_type, *sse_type;
   PyObject *error, *argument_error, *state_error, *region_error, *policy_error;
   PyObject *json_loads, *json_dumps;
   PyObject *empty; /* "" */
+  PyObject *word[FGPY_WORDS];
   PyObject *name[FGPY_TABLES][FGPY_VALUES];
 } fgpy_state;
 
@@ -164,9 +180,16 @@ PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,
                                  Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_chat_answer(PyObject *module, PyObject *body);
 PyObject *fgpy_chat_request(PyObject *module, PyObject *body);
-PyObject *fgpy_plain_headers(PyObject *module, PyObject *headers);
 PyObject *fgpy_stamped_headers(PyObject *module, PyObject *args);
-PyObject *fgpy_packed_headers(PyObject *module, PyObject *headers);
+/* Whether a request's headers are those of a first send. */
+int fgpy_headers_plain(PyObject *headers);
+/* What an attempt sends of a request with such headers: (route, headers,
+ * time-outs, seconds for the whole answer or None, the answer's label).
+ * timeouts: the client's, a dict, None or NULL. */
+PyObject *fgpy_sent(fgpy_call *call, const fg_decision *permit,
+                    PyObject *headers, PyObject *timeouts);
+/* Whether a response's headers name a content encoding. */
+int fgpy_headers_packed(PyObject *headers);
 /* An optional Policy argument, borrowed; absent or None: *out is NULL. */
 int fgpy_policy_arg(fgpy_state *st, PyObject *value, fgpy_policy **out);
 PyObject *fgpy_policy_route_name(fgpy_policy *policy, uint32_t route);

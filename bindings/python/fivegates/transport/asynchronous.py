@@ -83,7 +83,7 @@ def make(http: typing.Any) -> type:
             wire = AsyncWire(self.inner)
             if isinstance(call, Plain):
                 try:
-                    call.extensions["trace"] = call.trace.atraced
+                    call.extensions["trace"] = call.atraced
                     response = call.response = await wire.answer(
                         call.request, call.until)
                     call.extensions.pop("trace", None)  # nobody asks what comes

@@ -90,7 +90,7 @@ def make(http: typing.Any) -> type:
                 stream = None  # of a response, until somebody closes it
                 try:
                     extensions = call.extensions
-                    extensions["trace"] = call.trace.traced
+                    extensions["trace"] = call.traced
                     response = call.response = self.inner.handle_request(
                         call.request)
                     stream = response.stream

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 
-from fivegates._core import packed_headers, plain_headers, stamped_headers
+from fivegates._core import stamped_headers
 
 __all__ = ["Copies"]
 
@@ -26,14 +26,14 @@ class Copies:
     """How the requests of one HTTP package, httpx or httpx2, are copied."""
 
     def __init__(self, http: typing.Any) -> None:
-        self._headers: typing.Any = http.Headers
-        self._request: typing.Any = None  # the class, where its parts are known
+        self.headers: typing.Any = http.Headers
+        self.request: typing.Any = None  # the class, where its parts are known
         one = http.Request("POST", "http://localhost", content=b"b",
                            headers=[("A", "c")])
         if vars(one).keys() == _PARTS and type(one.headers) is http.Headers and (
                 vars(one.headers).keys() == {"_list", "_encoding"}
                 and (b"A", b"a", b"c") in one.headers._list):
-            self._request = http.Request
+            self.request = http.Request
         self.url: typing.Any = None  # likewise
         parts = getattr(one.url, "_uri_reference", None)
         if isinstance(parts, tuple) and str(parts) == str(one.url):
@@ -42,19 +42,23 @@ class Copies:
     def stamped(self, own: typing.Any, call_id: str, number: int,
                 extensions: "dict[str, typing.Any]") -> typing.Any:
         """A request whose body was read, as an attempt sends it."""
-        if type(own) is not self._request:
-            headers = self._headers(own.headers)
+        if type(own) is not self.request:
+            headers = self.headers(own.headers)
             headers[_ID] = call_id
             headers[_ATTEMPT] = str(number)
             return self.changed(own, headers, extensions)
-        out = object.__new__(self._request)
-        theirs = own.headers
-        headers = object.__new__(self._headers)
-        headers._encoding = theirs._encoding
-        headers._list = stamped_headers(theirs._list, call_id, number)
+        return self.copied(own, stamped_headers(own.headers._list, call_id,
+                                                number), extensions)
+
+    def copied(self, own: typing.Any, headers: "list[tuple[bytes, bytes, bytes]]",
+               extensions: "dict[str, typing.Any]") -> typing.Any:
+        """The same of a request whose parts are known, with these headers."""
+        out = object.__new__(self.request)
+        out.headers = object.__new__(self.headers)
+        out.headers._encoding = own.headers._encoding
+        out.headers._list = headers
         out.method = own.method
         out.url = own.url
-        out.headers = headers
         out.extensions = extensions
         out.stream = own.stream
         out._content = own._content
@@ -76,19 +80,13 @@ class Copies:
     def packed(self, response: typing.Any) -> bool:
         """Whether a response's body is encoded."""
         headers = response.headers
-        if self._request is None or type(headers) is not self._headers:
+        if self.request is None or type(headers) is not self.headers:
             return "content-encoding" in headers
-        return packed_headers(headers._list)
-
-    def plain(self, own: typing.Any) -> bool:
-        """Whether a request is one as the SDKs first send it, whose parts are
-        known."""
-        return (type(own) is self._request and "trace" not in own.extensions
-                and plain_headers(own.headers._list))
+        return any([one[1] == b"content-encoding" for one in headers._list])
 
     def sdk_retries(self, own: typing.Any) -> int:
         """How often the SDK has already sent this request by itself."""
-        if type(own) is self._request and _FIRST in own.headers._list:
+        if type(own) is self.request and _FIRST in own.headers._list:
             return 0
         try:
             return max(0, min(int(own.headers.get(_RETRIES, 0)), 1000))

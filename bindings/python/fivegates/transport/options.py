@@ -40,8 +40,8 @@ class Asked:
         self.url = url
         self.api = api
         self.chat = api[0] == "chat"
-        # Routes and models of which Targets.is_own() is true.
-        self.own: "set[tuple[str | None, str]]" = set()
+        # Routes of which Targets.is_own() is true.
+        self.own: "set[str]" = set()
 
 
 class CallOptions:
@@ -162,6 +162,8 @@ class Options:
         # Whether nobody is told of each decision.
         self.untold = on_decision is None and ledger is None
         self._asked: "dict[typing.Hashable, Asked | None]" = {}
+        # The latest of these, as most clients have one: it needs no hash.
+        self._last: "tuple[typing.Hashable, Asked | None]" = (None, None)
 
     def workflow_of(self, call: "CallOptions | None") -> str:
         name = (call.workflow if call is not None else None) or self.workflow
@@ -195,19 +197,24 @@ class Options:
         url = request.url
         # The same for the same URL, and for no other.
         place = url._uri_reference if type(url) is copies.url else str(url)
+        last = self._last
+        if place == last[0]:
+            return last[1]
         try:
-            return self._asked[place]
+            found = self._asked[place]
         except KeyError:
             if len(self._asked) >= _URLS_KEPT:
                 self._asked.clear()
             api = ModelRequest.api("POST", url.path)
             found = None if api is None else Asked(str(url), api)
             self._asked[place] = found
-            return found
+        self._last = place, found
+        return found
 
     def is_own(self, asked: Asked, route: str, model: str) -> bool:
-        """Targets.is_own(), which for good ones is kept in asked.own."""
+        """Targets.is_own() for a model that the route serves; kept in
+        asked.own where it is true."""
         found = self.targets.is_own(route, model, asked.url, asked.api)
-        if found and len(asked.own) < _URLS_KEPT:
-            asked.own.add((route, model))
+        if found:
+            asked.own.add(route)
         return found

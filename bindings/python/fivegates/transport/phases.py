@@ -20,6 +20,8 @@ _REACHED = (
     ("http2.send_request_headers.started", "send"),
     ("connection.start_tls.started", "tls"),
 )
+# The method of another request in between: a proxy is asked for a connection.
+_PROXY = b"CONNECT"
 _SENDS = frozenset(name for name, phase in _REACHED if phase == "send")
 
 
@@ -52,7 +54,8 @@ class Trace:
         """How far it came; None: this backend does not trace."""
         for name, phase in _REACHED:
             info = self._events.get(name)
-            if info is not None and _own(info):
+            if info is not None and getattr(info.get("request"), "method",
+                                            None) != _PROXY:
                 return phase
         return "connect" if self._events else None
 
@@ -92,40 +95,25 @@ class Trace:
 
 
 class BriefTrace(Trace):
-    """One that asks for no event after the first byte may have gone out: for
-    each of those httpcore does more than we.
+    """One that is told nothing after the first byte may have gone out: for each
+    event httpcore does more than we.
 
     Whether it was being sent or answered then is the exception's to say.
     """
 
-    def __init__(self, extensions: "dict[str, typing.Any]") -> None:
-        """extensions: of the request; its trace is there until that event."""
+    def __init__(self, events: "dict[str, dict[str, typing.Any]]") -> None:
+        """events: up to the first of which is_last() is true."""
         self.chained = None
-        self._events = {}
-        self._extensions = extensions
+        self._events = events
 
-    def traced(self, name: str, info: "dict[str, typing.Any]") -> None:
-        """The callback; for async clients atraced()."""
-        self._events[name] = info
-        if name in _SENDS and _own(info):
-            self._extensions.pop("trace", None)
-
-    async def atraced(self, name: str, info: "dict[str, typing.Any]") -> None:
-        self.traced(name, info)
-
-    def clear(self) -> None:
-        super().clear()
-        # Where no such event came: it leads back here.
-        self._extensions.pop("trace", None)
+    @staticmethod
+    def is_last(name: str, info: "dict[str, typing.Any]") -> bool:
+        """Whether a byte of the request may go out from this event on."""
+        return name in _SENDS and getattr(
+            info.get("request"), "method", None) != _PROXY
 
     def correct(self, evidence: "dict[str, typing.Any]") -> None:
         said = evidence.get("phase")
         super().correct(evidence)
         if evidence.get("phase") == "send" and said != "send":
             evidence["phase"] = "read"  # the later of the two
-
-
-def _own(info: "dict[str, typing.Any]") -> bool:
-    """Whether an event is of the request itself: else a proxy is asked for a
-    connection."""
-    return getattr(info.get("request"), "method", None) != b"CONNECT"

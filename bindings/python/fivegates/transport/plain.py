@@ -15,13 +15,13 @@ import typing
 
 from fivegates.attempt import Attempt
 from fivegates.transport.copies import Copies
-from fivegates.transport.exchange import Exchange, shortened, unpacked
+from fivegates.transport.exchange import Exchange, unpacked
 from fivegates.transport.options import CURRENT, Asked, Options
 from fivegates.transport.phases import BriefTrace
 from fivegates.transport.request import ModelRequest
 
 if typing.TYPE_CHECKING:
-    from fivegates._core import Call, Decision
+    from fivegates._core import Call, Decision, _Sent
 
 __all__ = ["Plain", "begun"]
 
@@ -34,19 +34,25 @@ def begun(http: typing.Any, copies: Copies, options: Options,
     content: its body, read.
     """
     seen = CURRENT.get()
-    if (seen is None and asked.chat and options.told_by_body
-            and copies.plain(request)):
+    if seen is None and asked.chat and options.told_by_body:
         assert options.workflow is not None
-        found = options.engine.begin_chat(options.workflow, content,
-                                          options.unable, options.untold)
+        own = request.extensions
+        headers = (request.headers._list if options.untold
+                   and type(request) is copies.request and "trace" not in own
+                   else None)
+        found = None
+        if headers is not None or not copies.sdk_retries(request):
+            found = options.engine.begin_chat(
+                options.workflow, content, options.unable, headers,
+                own.get("timeout"))
         if found is not None:
-            call, permit, name, streamed, times = found
-            if permit is not None and times is not None and (
-                    (permit.route, name) in asked.own
-                    or options.is_own(asked, permit.route or "", name)):
+            call, name, streamed, permit, sent = found
+            if permit is not None and sent is not None and (
+                    sent[0] in asked.own
+                    or options.is_own(asked, sent[0], name)):
                 try:
                     return Plain((http, copies, options, request, asked.url),
-                                 asked.api, content, call, permit, name, times)
+                                 asked.api, content, call, name, permit, sent)
                 except BaseException:  # what cannot be sent is not running
                     call.cancel()
                     raise
@@ -72,52 +78,62 @@ class Plain:
     error: "BaseException | None" = None  # instead of one of these
 
     def __init__(self, sender: "tuple[typing.Any, Copies, Options, typing.Any, str]",
-                 api: "tuple[str, str]", content: bytes, call: "Call",
-                 permit: "Decision", name: str,
-                 times: "tuple[float | None, float | None, float | None]",
-                 ) -> None:
-        """sender: what an Exchange is made of first; name: the model's;
-        times: of Engine.begin_chat()."""
+                 api: "tuple[str, str]", content: bytes, call: "Call", name: str,
+                 permit: "Decision", sent: "_Sent") -> None:
+        """sender: what an Exchange is made of first; the others are of
+        Engine.begin_chat()."""
         self.sender = sender
         self.api = api
         self.content = content
         self.call = call
-        self.permit = permit
         self.name = name
+        self.permit = permit
         self.started = time.monotonic()
-        connect, read, total = times
+        _, headers, self.timeouts, total, self.label = sent
         # When the answer must be whole.
         self.until = None if total is None else self.started + total
+        self.events: "dict[str, dict[str, typing.Any]]" = {}  # of a BriefTrace
         own = sender[3]
-        extensions = self.extensions = dict(own.extensions)
-        self.trace = BriefTrace(extensions)
-        self.timeouts = extensions["timeout"] = shortened(
-            extensions.get("timeout") or {}, connect, read)
-        self.request = sender[1].stamped(own, call.id, permit.attempt,
-                                         extensions)
+        extensions = self.extensions = {**own.extensions,
+                                        "timeout": self.timeouts}
+        self.request = sender[1].copied(own, headers, extensions)
+
+    def traced(self, name: str, info: "dict[str, typing.Any]") -> None:
+        """The request's trace, until its first byte may have gone out."""
+        self.events[name] = info
+        if BriefTrace.is_last(name, info):
+            self.extensions.pop("trace", None)
+
+    async def atraced(self, name: str, info: "dict[str, typing.Any]") -> None:
+        """The same for async clients."""
+        self.traced(name, info)
 
     def answered(self, parts: "list[bytes]") -> bool:
         """The whole body came; whether it is an accepted answer."""
-        response, http = self.response, self.sender[0]
-        body = b"".join(parts)
-        if self.sender[1].packed(response):
-            body = unpacked(http, response, body)
+        http, copies, *_ = self.sender
+        response = self.response
+        headers = response.headers
+        body = self.body = b"".join(parts)
+        decision = (self.call.chat_success(body, headers._list)
+                    if type(headers) is copies.headers else None)
+        if decision is None and copies.packed(response):
+            self.body = None  # until it is unpacked
+            self.body = unpacked(http, response, body)
+            decision = self.call.chat_success(self.body)
         else:
             response.stream = http.ByteStream(body)
-        self.body = body
-        decision = self.decision = self.call.chat_success(body)
+        self.decision = decision
         if decision is None or decision.action != "accept":
             return False
-        response.extensions["fivegates"] = {
-            "call": self.call.id, "route": self.permit.route,
-            "attempt": self.permit.attempt}
+        response.extensions["fivegates"] = self.label
         return True
 
     def exchange(self) -> Exchange:
         """This request as an exchange that goes on from here."""
         model = ModelRequest(*self.api, self.content, None, (self.name, False))
         out = Exchange(*self.sender, model, None, self.call, self.permit)
-        out.trace = self.trace
+        self.extensions.pop("trace", None)  # it leads back here
+        out.trace = BriefTrace(self.events)
         out.going = out.came(out.permitted(self.permit, self.started),
                              self.timeouts, self.response, self.body,
                              self.decision, self.error)
