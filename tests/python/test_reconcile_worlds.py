@@ -10,7 +10,7 @@ import tempfile
 import typing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from .conftest import ROOT
@@ -55,18 +55,23 @@ def test_nothing_false_is_certain(seed: int, kind: str, form: str, late: float, 
 
 @settings(max_examples=100, deadline=None)
 @given(seeds, kinds, forms)
+@example(7362136, "deepseek", "core")  # a cell's sum that chance has made too
 def test_a_clean_bill_is_explained(seed: int, kind: str, form: str) -> None:
-    """Without noise the truth is inside of the interval, no call is found by
-    mistake that is more than possible, and what is sure has its exact price."""
+    """Without noise the truth is inside of the interval, no call that is certain
+    is found by mistake, and what is sure has its exact price. One that is
+    probable may be, where sizes add up by chance: test_recall counts these."""
     world = make(seed, 25)
     truth = world.doubles
     heard = kind in ("litellm", "langfuse")  # of some: they never hear of timeouts
     score, summary, findings = run(world, kind, form)
-    assert score.wrong.get("probable", 0) == score.wrong.get("certain", 0) == 0
+    assert score.wrong.get("certain", 0) == 0
+    if kind.startswith(("openrouter", "bedrock", "fireworks", "litellm", "langfuse")):
+        assert score.wrong.get("probable", 0) == 0  # rows, not sums
     for one in findings:
         if one["confidence"] != "possible" and one["wasted_hi"] is not None:
-            assert picos(one["wasted_lo"]) <= truth[one["call"]]
-            assert heard or truth[one["call"]] <= picos(one["wasted_hi"])
+            wasted = truth.get(one["call"], 0)
+            assert picos(one["wasted_lo"]) <= wasted
+            assert heard or wasted <= picos(one["wasted_hi"])
     if not heard:
         money = summary["money"].get("USD")
         if money is None:
@@ -89,6 +94,8 @@ def test_recall(kind: str, form: str, certain: float, sure: float) -> None:
     for seed in range(6):
         total.add(run(make(seed, 60), kind, form)[0])
     assert total.truth > 30
+    assert total.wrong.get("certain", 0) == 0
+    assert total.wrong.get("probable", 0) <= total.truth // 100
     assert total.found.get("certain", 0) >= certain * total.truth
     assert total.found.get("certain", 0) + total.found.get("probable", 0) >= sure * total.truth
 
