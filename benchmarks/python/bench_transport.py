@@ -7,13 +7,14 @@ One whole chat completion after another over loopback, to a server in its own
 process that answers at once. The systems take short turns in an order that is
 drawn anew each round, so a busy neighbour hits all alike. What one adds is the
 median, over the rounds of a process, of its turn less the bare SDK's of the
-same round; printed is the median of that over the processes and its range, by
+same round (the bare async SDK's for what is async); printed is the median of that over the processes and its range, by
 the clock and by the processor (the second minds a busy machine less).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import importlib
 import json
@@ -48,6 +49,7 @@ REPLY = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 BARE = "bare SDK"
+ASYNC = "async "  # names of what is compared with ASYNC + BARE
 # Requests of a turn, and how many of them only warm the caches after another
 # system's turn; rounds that only warm up.
 _TURN, _COLD, _WARM = 20, 4, 3
@@ -103,9 +105,21 @@ def systems(url: str) -> "dict[str, typing.Callable[[], object]]":
     guarded = openai.OpenAI(
         base_url=url, api_key="k", max_retries=0,
         http_client=transport.client(HTTP, engine, "w"))
+    loop = asyncio.new_event_loop()
+    bare_async = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+    guarded_async = openai.AsyncOpenAI(
+        base_url=url, api_key="k", max_retries=0,
+        http_client=transport.async_client(HTTP, engine, "w"))
+
+    def awaited(client: openai.AsyncOpenAI) -> object:
+        return loop.run_until_complete(client.chat.completions.create(
+            model="m1", messages=MESSAGES))
+
     out: "dict[str, typing.Callable[[], object]]" = {
         BARE: lambda: create(bare),
         "fivegates transport": lambda: create(guarded),
+        ASYNC + BARE: lambda: awaited(bare_async),
+        ASYNC + "fivegates transport": lambda: awaited(guarded_async),
         "fivegates engine.run": lambda: engine.run(
             "w", lambda attempt: create(bare, extra_headers=attempt.headers),
             stream=False, prompt_tokens=10, max_output_tokens=100),
@@ -148,10 +162,11 @@ def measured(requests: int) -> "dict[str, list[float]]":
     out: "dict[str, list[float]]" = {}
     for name in tried:
         out[name] = []
+        base = ASYNC + BARE if name.startswith(ASYNC) else BARE
         for by in (0, 1):
             for less in (0, 1):
                 out[name].append(1e6 * statistics.median(
-                    one[name][by] - less * one[BARE][by]
+                    one[name][by] - less * one[base][by]
                     for one in rounds[_WARM:]))
     return out
 
@@ -192,7 +207,7 @@ def main() -> None:
           f"{options.requests} requests of each system; us by the clock, added "
           f"(range); by the processor, added (range)")
     for name in each[0]:
-        line = f"{name:22}"
+        line = f"{name:27}"
         for at in (0, 2):
             clock, added = ([one[name][n] for one in each]
                             for n in (at, at + 1))

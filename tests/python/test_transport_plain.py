@@ -11,13 +11,13 @@ import typing
 
 import pytest
 from support.cards import card_of
-from support.guarded import HTTP
+from support.guarded import CORE, HTTP
 
 import fivegates
 from fivegates import transport
 from fivegates.evidence import evidence_of
 from fivegates.transport import asynchronous, blocking, plain
-from fivegates.transport.phases import BriefTrace, Trace
+from fivegates.transport.phases import ByBody, Trace
 
 Json = typing.Dict[str, typing.Any]
 # What an attempt meets: an exception instead of a head, or a status, headers,
@@ -77,14 +77,14 @@ MET: "dict[str, Met]" = {
     "429": (429, [*_JSON, ("retry-after", "1")], [_error("rate_limit_exceeded")]),
     "quota": (429, _JSON, [_error("insufficient_quota")]),
     "500": (500, _JSON, [_error()]),
-    "503, cut": (503, _JSON, [b"{", HTTP.ReadError("gone")]),
-    "no connection": HTTP.ConnectError("no"),
-    "late connection": HTTP.ConnectTimeout("late"),
-    "no place": HTTP.PoolTimeout("full"),
-    "unsent": HTTP.WriteError("no"),
-    "silence": HTTP.ReadTimeout("late"),
-    "cut": (200, _JSON, [_answer()[:9], HTTP.RemoteProtocolError("cut")]),
-    "stalled": (200, _JSON, [HTTP.ReadTimeout("late")]),
+    "503, cut": (503, _JSON, [b"{", CORE.ReadError("gone")]),
+    "no connection": CORE.ConnectError("no"),
+    "late connection": CORE.ConnectTimeout("late"),
+    "no place": CORE.PoolTimeout("full"),
+    "unsent": CORE.WriteError("no"),
+    "silence": CORE.ReadTimeout("late"),
+    "cut": (200, _JSON, [_answer()[:9], CORE.RemoteProtocolError("cut")]),
+    "stalled": (200, _JSON, [CORE.ReadTimeout("late")]),
     "a bug": ValueError("bug"),
     "a bug in the body": (200, _JSON, [b"{", ValueError("bug")]),
     "stopped": KeyboardInterrupt(),
@@ -93,7 +93,7 @@ MET: "dict[str, Met]" = {
 
 
 class Script:
-    """An inner transport that plays one answer after another."""
+    """A pool of connections that plays one answer after another."""
 
     def __init__(self, *met: Met) -> None:
         self.met = list(met)
@@ -103,20 +103,23 @@ class Script:
         self.touch: "typing.Callable[[typing.Any], object]" = lambda request: None
 
     def next(self, request: typing.Any) -> typing.Any:
-        headers = {**request.headers}
-        assert headers.pop("x-client-request-id").startswith("fg-")
-        self.seen.append((request.method, str(request.url), headers,
-                          request.content, request.extensions["timeout"]))
-        trace = request.extensions["trace"]
-        self.touch(request)
+        headers = [(name.lower(), value) for name, value in request.headers]
+        assert dict(headers).pop(b"x-client-request-id").startswith(b"fg-")
         got = self.met.pop(0) if len(self.met) > 1 else self.met[0]
+        self.seen.append((
+            request.method, str(request.url),
+            sorted(one for one in headers if one[0] != b"x-client-request-id"),
+            request.extensions["timeout"]))
+        stream = request.stream
+        self.touch(request)
         if isinstance(got, BaseException):
-            return trace, got
-        status, fields, pieces = got
-        return trace, (status, fields, Body(self, pieces))
+            return stream, got
+        return stream, CORE.Response(
+            got[0], headers=[(name.encode(), value.encode()) for name, value in got[1]],
+            content=Body(self, got[2]))
 
 
-class Body(HTTP.SyncByteStream, HTTP.AsyncByteStream):  # type: ignore[misc, name-defined]
+class Body:
     def __init__(self, script: Script, pieces: "list[typing.Any]") -> None:
         self.script, self.pieces = script, pieces
 
@@ -143,27 +146,41 @@ _EVENTS = ("connection.connect_tcp.started", "http11.send_request_headers.starte
            "http11.receive_response_headers.started")
 
 
-class Inner(Script, HTTP.BaseTransport):  # type: ignore[misc, name-defined]
+def _told_of(got: typing.Any) -> "tuple[str, ...]":
+    """The events of a request that meets this."""
+    if isinstance(got, (CORE.ConnectError, CORE.ConnectTimeout, CORE.PoolTimeout)):
+        return _EVENTS[:1]
+    return _EVENTS[:2 if isinstance(got, CORE.WriteError) else 3]
+
+
+class Pool(Script):
     def handle_request(self, request: typing.Any) -> typing.Any:
-        trace, got = self.next(request)
-        for name in _EVENTS[:1 if isinstance(got, (
-                HTTP.ConnectError, HTTP.ConnectTimeout)) else 3]:
+        trace = request.extensions.get("trace") or (lambda name, info: None)
+        stream, got = self.next(request)
+        told = _told_of(got)
+        for name in told:
             trace(name, {})
+        if len(told) > 1:
+            self.seen[-1] += (b"".join(stream),)
         if isinstance(got, BaseException):
             raise got
-        return HTTP.Response(got[0], headers=got[1], stream=got[2])
+        return got
 
 
-class AsyncInner(Script, HTTP.AsyncBaseTransport):  # type: ignore[misc, name-defined]
+class AsyncPool(Script):
     async def handle_async_request(self, request: typing.Any) -> typing.Any:
-        trace, got = self.next(request)
-        for name in _EVENTS[:1 if isinstance(got, (
-                HTTP.ConnectError, HTTP.ConnectTimeout)) else 3]:
-            await trace(name, {})
+        trace = request.extensions.get("trace")
+        stream, got = self.next(request)
+        told = _told_of(got)
+        if trace is not None:
+            for name in told:
+                await trace(name, {})
+        if len(told) > 1:
+            self.seen[-1] += (b"".join([part async for part in stream]),)
         await asyncio.sleep(0)
         if isinstance(got, BaseException):
             raise got
-        return HTTP.Response(got[0], headers=got[1], stream=got[2])
+        return got
 
 
 def _told(thing: typing.Any) -> typing.Any:
@@ -205,9 +222,11 @@ async def _asked(hooks: Json, names: "typing.Sequence[str]", blocks: bool,
     async def aslept(_: object, seconds: float) -> None:
         slept(seconds)
 
-    inner: Script = (Inner if blocks else AsyncInner)(*(MET[name] for name in names))
+    script = (Pool if blocks else AsyncPool)(*(MET[name] for name in names))
     if touch is not None:
-        inner.touch = touch
+        script.touch = touch
+    inner = (HTTP.HTTPTransport if blocks else HTTP.AsyncHTTPTransport)()
+    inner._pool = script
     given = {"keys": {"backup": "key-b"}, "inner": inner, **hooks}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(blocking.Wire, "sleep", lambda _, seconds: slept(seconds))
@@ -226,9 +245,9 @@ async def _asked(hooks: Json, names: "typing.Sequence[str]", blocks: bool,
         except BaseException as exc:
             out = exc
     assert _parts(request) == before
-    assert inner.closed == sum(not isinstance(MET[name], BaseException)
-                               for name in [*names, *names[-1:] * 9][:len(inner.seen)])
-    return _told(out), inner.seen, engine.workflow("w"), [
+    assert script.closed == sum(not isinstance(MET[name], BaseException)
+                               for name in [*names, *names[-1:] * 9][:len(script.seen)])
+    return _told(out), script.seen, engine.workflow("w"), [
         engine.route(name) for name in ("main", "backup")]
 
 
@@ -290,11 +309,11 @@ def _set(name: str, value: typing.Any) -> typing.Any:
 
 
 _TOUCHED = {
-    "url": _set("url", HTTP.URL("http://c.test/")), "method": _set("method", "PUT"),
-    "headers": _set("headers", HTTP.Headers({"a": "b"})),
+    "url": _set("url", CORE.URL("http://c.test/")), "method": _set("method", b"PUT"),
+    "headers": _set("headers", [(b"a", b"b")]),
     "extensions": _set("extensions", {}), "stream": _set("stream", HTTP.ByteStream(b"")),
-    "a header": lambda request: request.headers.update({"Authorization": "x", "b": "c"}),
-    "no header": lambda request: request.headers.pop("authorization"),
+    "a header": lambda request: request.headers.append((b"b", b"c")),
+    "no header": lambda request: request.headers.clear(),
     "an extension": lambda request: request.extensions.update(mine=1),
     "no extension": lambda request: request.extensions.clear()}
 
@@ -318,19 +337,25 @@ def test_time_outs_of_another_shape_leave_nothing_running(blocks: bool) -> None:
     assert counts["spent_today_nusd"] == routes[0]["in_flight"] == 0
 
 
-def test_a_way_that_ends_while_the_head_is_awaited() -> None:
-    """Cancelled: told as one that may have gone out, and raised on."""
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_way_that_ends_while_the_head_is_awaited(sent: bool) -> None:
+    """Cancelled: told as one that may have gone out or not, and raised on."""
     async def one(hooks: Json) -> typing.Any:
         engine = fivegates.Engine(fivegates.Policy.loads(
             card_of("http://a.test/v1", "http://b.test/v1"),
             auto_fingerprint=True), seed=7, clock=lambda: 5_000_000)
 
-        class Never(HTTP.AsyncBaseTransport):  # type: ignore[misc, name-defined]
+        class Never:
             async def handle_async_request(self, request: typing.Any) -> typing.Any:
-                await request.extensions["trace"](_EVENTS[1], {})
+                if "trace" in request.extensions:
+                    await request.extensions["trace"](_EVENTS[sent], {})
+                if sent:
+                    assert [part async for part in request.stream]
                 await asyncio.sleep(3600)
 
-        client = transport.async_client(HTTP, engine, "w", inner=Never(), **hooks)
+        inner = HTTP.AsyncHTTPTransport()
+        inner._pool = Never()
+        client = transport.async_client(HTTP, engine, "w", inner=inner, **hooks)
         request = client.build_request(
             "POST", "http://a.test/v1/chat/completions", json={
                 "model": "m1", "messages": [{"role": "user", "content": "hi"}]})
@@ -346,6 +371,7 @@ def test_a_way_that_ends_while_the_head_is_awaited() -> None:
     short, long = (asyncio.run(one(hooks)) for hooks in (
         {}, {"on_decision": lambda decision, call: None}))
     assert short == long and short[0]["cancelled"] == 1
+    assert (short[0]["spent_today_nusd"] > 0) is sent
 
 
 @_WAYS
@@ -354,7 +380,7 @@ def test_a_key_given_for_the_route_replaces_the_clients(blocks: bool) -> None:
     short, long = (asyncio.run(_asked({**more, **hooks}, ["ok"], blocks))
                    for hooks in ({}, {"on_decision": lambda decision, call: None}))
     assert short == long
-    assert [seen[2]["authorization"] for seen in short[1]] == ["Bearer key-x"]
+    assert [dict(seen[2])[b"authorization"] for seen in short[1]] == [b"Bearer key-x"]
 
 
 def test_an_attempt_has_begun_when_it_was_sent(
@@ -383,28 +409,37 @@ def test_an_attempt_has_begun_when_it_was_sent(
 @pytest.mark.parametrize("reached", range(len(_EVENTS) + 1))
 @pytest.mark.parametrize("error", [
     HTTP.ConnectError, HTTP.ConnectTimeout, HTTP.WriteError, HTTP.WriteTimeout,
-    HTTP.ReadError, HTTP.ReadTimeout, HTTP.RemoteProtocolError, HTTP.PoolTimeout])
-def test_a_brief_trace_knows_as_much(error: typing.Any, reached: int,
-                                     proxy: bool) -> None:
-    """But whether a request was being written when that failed."""
-    events: Json = {}
-    brief, whole = BriefTrace(events), Trace(None)
-    asked = True
+    HTTP.ReadError, HTTP.ReadTimeout, HTTP.RemoteProtocolError, HTTP.PoolTimeout,
+    HTTP.TooManyRedirects])
+def test_the_body_tells_as_much_as_a_trace(error: typing.Any, reached: int,
+                                           proxy: bool) -> None:
+    """But whether a request was being written when that failed; and a part of
+    a head counts as sent where the exception says so."""
+    whole = Trace(None)
     request = type("Request", (), {"method": b"CONNECT" if proxy else b"POST"})()
     for name in _EVENTS[:reached]:
         whole.callback(name, {"request": request})
-        if asked:
-            events[name] = {"request": request}
-            asked = not brief.is_last(name, events[name])
-    assert asked == (proxy or reached < 2)
-    assert brief.sent == whole.sent
+    asked = reached >= 2 and not proxy
+    brief = ByBody(asked)
+    assert brief.sent == whole.sent == asked
     found = [dict(evidence_of(error("x")) or {}) for _ in range(2)]
+    said = found[0]["phase"]
     brief.correct(found[0])
     whole.correct(found[1])
-    if reached >= 2 and not proxy and error is not HTTP.PoolTimeout:
-        writing = error in (HTTP.WriteError, HTTP.WriteTimeout)
-        assert found[0].pop("phase") == ("send" if writing else "read")
-        assert found[1].pop("phase") == ("send" if reached == 2 else "read")
+    if error is not HTTP.PoolTimeout:
+        phases = [one.pop("phase") for one in found]
+        if not asked:
+            assert phases == [said, "connect" if reached else "unknown"]
+        else:
+            assert phases == ["send" if said == "send" else "read",
+                              "send" if reached == 2 else "read"]
     assert found[0] == found[1]
-    phases = [one.late(False, True) for one in (brief, whole)]
-    assert phases[0] == phases[1]
+    if reached:
+        assert brief.late(False, True) == whole.late(False, True)
+
+
+def test_what_proves_nothing_was_sent_before_its_body() -> None:
+    for asked, said in ((False, "connect"), (True, "read")):
+        evidence: Json = {"phase": "unknown"}
+        ByBody(asked).correct(evidence)
+        assert evidence["phase"] == said

@@ -50,7 +50,7 @@ def test_what_is_sent_is_what_python_would_send(http: typing.Any, own: Facts) ->
     assert permit is not None and sent is not None
     assert (model, streamed, permit.action, permit.attempt) == ("m1", False, "proceed", 1)
     route, headers, timeouts, total, label = sent
-    assert headers == Copies(http).stamped(request, call.id, 1, {}).headers._list
+    assert headers == Copies(http).stamped(request, call.id, 1, {}).headers.raw
     assert timeouts == shortened(own, 1.5, 60.0) and timeouts is not own
     assert (route, total) == ("main", 60.0)
     assert label == {"call": call.id, "route": "main", "attempt": 1}

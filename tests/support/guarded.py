@@ -19,6 +19,7 @@ from .wire_server import WireServer
 T = typing.TypeVar("T")
 HTTP = importlib.import_module(
     "httpx2" if int(openai.__version__.split(".")[0]) >= 3 else "httpx")
+CORE = importlib.import_module(HTTP.__name__.replace("httpx", "httpcore"))
 MESSAGES: "list[typing.Any]" = [{"role": "user", "content": "hi"}]
 BUDGET = {"extra_tokens": 100000, "extra_cost_usd": 1}
 

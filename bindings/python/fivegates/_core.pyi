@@ -174,9 +174,10 @@ class _Options(TypedDict, total=False):
     call: Call | None
 
 _Headers = list[tuple[bytes, bytes, bytes]]
-# Of a request as an attempt sends it: route, headers, time-outs, seconds for
-# the whole answer, the answer's label.
-_Sent = tuple[str, _Headers, dict[str, float | None], float | None, dict[str, Any]]
+# Of a request as an attempt sends it: route, headers (name, value), time-outs,
+# seconds for the whole answer, the answer's label.
+_Sent = tuple[str, list[tuple[bytes, bytes]], dict[str, float | None],
+              float | None, dict[str, Any]]
 
 @final
 class Policy:

@@ -55,36 +55,56 @@ int fgpy_headers_plain(PyObject *headers) {
   return 1;
 }
 
-/* Appends a header to a list of them; value is kept. */
+/* Appends a header to a list of them; value is kept. lower: NULL where they
+ * are pairs. */
 static int put(PyObject *list, PyObject *name, PyObject *lower,
                PyObject *value) {
-  PyObject *header =
-      value == NULL ? NULL : PyTuple_Pack(3, name, lower, value);
+  PyObject *header = value == NULL   ? NULL
+                     : lower == NULL ? PyTuple_Pack(2, name, value)
+                                     : PyTuple_Pack(3, name, lower, value);
   int rc = header == NULL ? -1 : PyList_Append(list, header);
   Py_XDECREF(header);
   Py_XDECREF(value);
   return rc;
 }
 
-/* The headers with those of an attempt. */
+/* The same of one with three parts, as a pair; header is kept. */
+static int put_pair(PyObject *list, PyObject *header) {
+  PyObject *name = PyTuple_GetItem(header, 0);
+  PyObject *value = PyTuple_GetItem(header, 2);
+  int rc = name == NULL || value == NULL
+               ? -1
+               : put(list, name, NULL, Py_NewRef(value));
+  Py_DECREF(header);
+  return rc;
+}
+
+/* The headers with those of an attempt; pairs: as (name, value). */
 static PyObject *stamped(fgpy_state *st, PyObject *headers, PyObject *call_id,
-                         uint32_t number) {
-  char text[12];
-  int len = PyOS_snprintf(text, sizeof text, "%u", (unsigned)number);
+                         uint32_t number, int pairs) {
+  char text[12], *digits = text + sizeof text;
+  do {
+    *--digits = (char)('0' + number % 10);
+    number /= 10;
+  } while (number > 0);
   const Py_ssize_t count = PyList_Size(headers);
   PyObject *out = PyList_New(0);
   for (Py_ssize_t i = 0; out != NULL && i < count; i++) {
     /* The collector may run in between, and whatever it calls. */
     PyObject *header = PyList_GetItem(headers, i);
-    if (header == NULL || (!stamps(header) && PyList_Append(out, header) < 0)) {
+    if (header == NULL ||
+        (!stamps(header) && (pairs ? put_pair(out, Py_NewRef(header))
+                                   : PyList_Append(out, header)) < 0)) {
       Py_CLEAR(out);
     }
   }
   if (out != NULL &&
-      (put(out, st->word[FGPY_ID_NAME], st->word[FGPY_ID_LOWER],
+      (put(out, st->word[FGPY_ID_NAME],
+           pairs ? NULL : st->word[FGPY_ID_LOWER],
            PyUnicode_AsASCIIString(call_id)) < 0 ||
-       put(out, st->word[FGPY_ATTEMPT_NAME], st->word[FGPY_ATTEMPT_LOWER],
-           PyBytes_FromStringAndSize(text, len)) < 0)) {
+       put(out, st->word[FGPY_ATTEMPT_NAME],
+           pairs ? NULL : st->word[FGPY_ATTEMPT_LOWER],
+           PyBytes_FromStringAndSize(digits, text + sizeof text - digits)) < 0)) {
     Py_CLEAR(out);
   }
   return out;
@@ -109,7 +129,7 @@ PyObject *fgpy_stamped_headers(PyObject *module, PyObject *args) {
                         &id, &number)) {
     return NULL;
   }
-  return stamped(PyModule_GetState(module), headers, id, number);
+  return stamped(PyModule_GetState(module), headers, id, number, 0);
 }
 
 /* A client's time-outs in seconds with this one cut to ms; 0: there is none. */
@@ -170,7 +190,7 @@ PyObject *fgpy_sent(fgpy_call *call, const fg_decision *permit,
   fgpy_state *st = call->engine->st;
   PyObject *route = fgpy_policy_route_name(call->engine->policy, permit->route);
   PyObject *parts[5] = {
-      route, stamped(st, headers, call->id, permit->attempt),
+      route, stamped(st, headers, call->id, permit->attempt, 1),
       cut_timeouts(st, timeouts, permit),
       permit->total_ms ? PyFloat_FromDouble(permit->total_ms / 1000.0)
                        : Py_NewRef(Py_None),

@@ -183,9 +183,9 @@ PyObject *fgpy_chat_request(PyObject *module, PyObject *body);
 PyObject *fgpy_stamped_headers(PyObject *module, PyObject *args);
 /* Whether a request's headers are those of a first send. */
 int fgpy_headers_plain(PyObject *headers);
-/* What an attempt sends of a request with such headers: (route, headers,
- * time-outs, seconds for the whole answer or None, the answer's label).
- * timeouts: the client's, a dict, None or NULL. */
+/* What an attempt sends of a request with such headers: (route, headers as
+ * pairs of name and value, time-outs, seconds for the whole answer or None, the
+ * answer's label). timeouts: the client's, a dict, None or NULL. */
 PyObject *fgpy_sent(fgpy_call *call, const fg_decision *permit,
                     PyObject *headers, PyObject *timeouts);
 /* Whether a response's headers name a content encoding. */

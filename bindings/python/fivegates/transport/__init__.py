@@ -36,7 +36,7 @@ __all__ = ["CallOptions", "async_client", "async_transport", "client",
            "current", "guarded", "timed_client", "transport"]
 
 # What the SDKs use for clients of their own.
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 600
 _CONNECT_S = 5.0
 _CONNECTIONS = 1000
 _KEPT = 100

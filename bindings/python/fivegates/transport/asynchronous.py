@@ -14,6 +14,7 @@ from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.plain import Plain, begun
+from fivegates.transport.pooled import Pooled
 from fivegates.transport.refusal import passing
 
 __all__ = ["make"]
@@ -68,14 +69,16 @@ def make(http: typing.Any) -> type:
         def __init__(self, inner: typing.Any, options: Options) -> None:
             self.inner = inner
             self.options = options
+            self._pooled = Pooled(http, http.AsyncHTTPTransport, inner)
 
         async def handle_async_request(self, request: typing.Any) -> typing.Any:
             asked = self.options.asked(request, copies)
             if asked is None:
                 return await self.inner.handle_async_request(request)
-            content = await request.aread()
+            content, pooled = await request.aread(), self._pooled
             try:
-                call = begun(http, copies, self.options, request, asked, content)
+                call = begun(http, copies, self.options, pooled, request, asked,
+                             content)
             except Exception as exc:
                 raise passing(exc, request, asked.api[0])
             if call is None:
@@ -83,15 +86,8 @@ def make(http: typing.Any) -> type:
             wire = AsyncWire(self.inner)
             if isinstance(call, Plain):
                 try:
-                    call.extensions["trace"] = call.atraced
-                    response = call.response = await wire.answer(
-                        call.request, call.until)
-                    call.extensions.pop("trace", None)  # nobody asks what comes
-                    if response.status_code < 300:
-                        parts: "list[bytes]" = []
-                        await wire.all(parts, None, call.until)
-                        if call.answered(parts):
-                            return response
+                    if await wire.plain(call, pooled):
+                        return call.response
                 except BaseException as exc:
                     call.error = exc
             else:
@@ -114,12 +110,36 @@ def make(http: typing.Any) -> type:
 class AsyncWire:
     """Does what an exchange asks for, one request at a time."""
 
+    # Until there is a response.
+    chunks: typing.Any = None
+    _response: typing.Any = None
+    _stream: typing.Any = None  # its body, while it is open
+    _fresh = False  # the response's body has not been read yet
+
     def __init__(self, inner: typing.Any) -> None:
         self.inner = inner
-        self.chunks: typing.Any = None
-        self._response: typing.Any = None
-        self._stream: typing.Any = None  # its body, while it is open
-        self._fresh = False  # the response's body has not been read yet
+
+    async def plain(self, call: Plain, pooled: Pooled) -> bool:
+        """Sends a plain request; whether an accepted answer came whole."""
+        parts: "list[bytes]" = []
+        try:
+            # One for all: each costs as much as the engine.
+            with anyio.move_on_after(_left(call.until)) as scope:
+                response = call.response = await pooled.aask(call.request)
+                self.opened(response)
+                if response.status_code >= 300:
+                    return False
+                stream = self._stream
+                async for chunk in stream:
+                    parts.append(chunk)
+                await stream.aclose()
+                self._stream = None
+            if scope.cancelled_caught:
+                raise Late("no whole answer in time")
+        except BaseException:
+            await self.close()
+            raise
+        return call.answered(parts)
 
     async def drive(self, exchange: "Exchange | Plain") -> typing.Any:
         reply: typing.Any = None
@@ -158,18 +178,18 @@ class AsyncWire:
         request.extensions["trace"] = trace.acallback
         if self._stream is not None:
             await self.close()
-        return await self.answer(request, until)
-
-    async def answer(self, request: typing.Any,
-                     until: "float | None") -> typing.Any:
-        """The response to a request, which has a trace."""
         with anyio.move_on_after(_left(until)) as scope:
-            self._response = await self.inner.handle_async_request(request)
+            response = await self.inner.handle_async_request(request)
         if scope.cancelled_caught:
             raise Late("no answer in time")
-        self._stream = self._response.stream
+        self.opened(response)
+        return response
+
+    def opened(self, response: typing.Any) -> None:
+        """A response whose body is to be read."""
+        self._response = response
+        self._stream = response.stream
         self._fresh = True
-        return self._response
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)

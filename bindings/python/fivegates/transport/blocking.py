@@ -13,6 +13,7 @@ from fivegates.transport.given import GivenAway, Late
 from fivegates.transport.options import Options
 from fivegates.transport.phases import Trace
 from fivegates.transport.plain import Plain, begun
+from fivegates.transport.pooled import Pooled
 from fivegates.transport.refusal import passing
 from fivegates.transport.watchdog import WATCHDOG, Alarm, socket_of
 
@@ -71,6 +72,7 @@ def make(http: typing.Any) -> type:
         def __init__(self, inner: typing.Any, options: Options) -> None:
             self.inner = inner
             self.options = options
+            self._pooled = Pooled(http, http.HTTPTransport, inner)
             self._dropped: "Dropped" = []
 
         def handle_request(self, request: typing.Any) -> typing.Any:
@@ -79,9 +81,10 @@ def make(http: typing.Any) -> type:
             asked = self.options.asked(request, copies)
             if asked is None:
                 return self.inner.handle_request(request)
-            content = request.read()
+            content, pooled = request.read(), self._pooled
             try:
-                call = begun(http, copies, self.options, request, asked, content)
+                call = begun(http, copies, self.options, pooled, request, asked,
+                             content)
             except Exception as exc:
                 raise passing(exc, request, asked.api[0])
             if call is None:
@@ -89,12 +92,8 @@ def make(http: typing.Any) -> type:
             if isinstance(call, Plain):
                 stream = None  # of a response, until somebody closes it
                 try:
-                    extensions = call.extensions
-                    extensions["trace"] = call.traced
-                    response = call.response = self.inner.handle_request(
-                        call.request)
+                    response = call.response = pooled.ask(call.request)
                     stream = response.stream
-                    extensions.pop("trace", None)  # nobody asks what comes
                     if response.status_code < 300:
                         reading, stream = stream, None
                         parts: "list[bytes]" = []

@@ -47,16 +47,10 @@ class Copies:
             headers[_ID] = call_id
             headers[_ATTEMPT] = str(number)
             return self.changed(own, headers, extensions)
-        return self.copied(own, stamped_headers(own.headers._list, call_id,
-                                                number), extensions)
-
-    def copied(self, own: typing.Any, headers: "list[tuple[bytes, bytes, bytes]]",
-               extensions: "dict[str, typing.Any]") -> typing.Any:
-        """The same of a request whose parts are known, with these headers."""
         out = object.__new__(self.request)
         out.headers = object.__new__(self.headers)
         out.headers._encoding = own.headers._encoding
-        out.headers._list = headers
+        out.headers._list = stamped_headers(own.headers._list, call_id, number)
         out.method = own.method
         out.url = own.url
         out.extensions = extensions

@@ -14,6 +14,7 @@ from fivegates.compact import compact as built_in
 from fivegates.edits import Compact
 from fivegates.transport.copies import Copies
 from fivegates.transport.request import ModelRequest
+from fivegates.transport.pooled import Template
 from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
@@ -42,6 +43,10 @@ class Asked:
         self.chat = api[0] == "chat"
         # Routes of which Targets.is_own() is true.
         self.own: "set[str]" = set()
+        # How a request to it is made for the pool, None: it is not; and
+        # whether that has been found out.
+        self.pooled: "Template | None" = None
+        self.watched = False
 
 
 class CallOptions:

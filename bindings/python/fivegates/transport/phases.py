@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 
-__all__ = ["BriefTrace", "Trace"]
+__all__ = ["ByBody", "Trace"]
 
 # The furthest first: an event, and how far the request is from then on. What
 # comes before all of these is a connection or the wait for one.
@@ -22,7 +22,6 @@ _REACHED = (
 )
 # The method of another request in between: a proxy is asked for a connection.
 _PROXY = b"CONNECT"
-_SENDS = frozenset(name for name, phase in _REACHED if phase == "send")
 
 
 class Trace:
@@ -94,26 +93,27 @@ class Trace:
             evidence["phase"] = "unknown"
 
 
-class BriefTrace(Trace):
-    """One that is told nothing after the first byte may have gone out: for each
-    event httpcore does more than we.
+class ByBody(Trace):
+    """How far a request came that was not traced, by whether its body was
+    asked for: no byte of it is out before, and nobody acts on a head alone.
 
-    Whether it was being sent or answered then is the exception's to say.
+    It costs less: for each event httpcore does more than we. Whether a request
+    was being sent or answered then is the exception's to say.
     """
 
-    def __init__(self, events: "dict[str, dict[str, typing.Any]]") -> None:
-        """events: up to the first of which is_last() is true."""
-        self.chained = None
-        self._events = events
+    def __init__(self, asked: bool) -> None:
+        super().__init__(None)
+        self._asked = asked
 
-    @staticmethod
-    def is_last(name: str, info: "dict[str, typing.Any]") -> bool:
-        """Whether a byte of the request may go out from this event on."""
-        return name in _SENDS and getattr(
-            info.get("request"), "method", None) != _PROXY
+    @property
+    def phase(self) -> str:
+        """How far it came: "connect" or "send"."""
+        return "send" if self._asked else "connect"
 
     def correct(self, evidence: "dict[str, typing.Any]") -> None:
         said = evidence.get("phase")
         super().correct(evidence)
         if evidence.get("phase") == "send" and said != "send":
             evidence["phase"] = "read"  # the later of the two
+        if not self._asked and said not in (None, "unknown"):
+            evidence["phase"] = said  # a handshake; or a part of the head is out

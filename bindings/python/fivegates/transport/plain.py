@@ -1,11 +1,11 @@
 """What nearly all requests are: one plain chat request, sent once, answered.
 
 Its cost is the memory it touches between a caller's own work, so it takes two
-calls of the engine and few objects: the driver sends `request`, and says with
-answered() whether the whole body was an accepted answer. A request that goes
-any other way goes on as the exchange that exchange() makes of it, which is told
-how far this one came. Where somebody is told each decision, or the answer
-streams, there is an exchange from the start.
+calls of the engine and few objects: the driver asks the pool for `request`, and
+says with answered() whether the whole body was an accepted answer. A request
+that goes any other way goes on as the exchange that exchange() makes of it,
+which is told how far this one came. Where somebody is told each decision, or the
+answer streams, or the pool cannot be asked, there is an exchange from the start.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 import typing
 
-from fivegates.attempt import Attempt
 from fivegates.transport.copies import Copies
 from fivegates.transport.exchange import Exchange, unpacked
 from fivegates.transport.options import CURRENT, Asked, Options
-from fivegates.transport.phases import BriefTrace
+from fivegates.transport.phases import ByBody
+from fivegates.transport.pooled import Pooled, Sent, Template
 from fivegates.transport.request import ModelRequest
 
 if typing.TYPE_CHECKING:
@@ -26,20 +26,21 @@ if typing.TYPE_CHECKING:
 __all__ = ["Plain", "begun"]
 
 
-def begun(http: typing.Any, copies: Copies, options: Options,
+def begun(http: typing.Any, copies: Copies, options: Options, pooled: Pooled,
           request: typing.Any, asked: Asked, content: bytes,
           ) -> "Plain | Exchange | None":
     """A request whose call has begun; None: its body asks no model.
 
-    content: its body, read.
+    pooled: of the transport that sends it; content: its body, read.
     """
     seen = CURRENT.get()
     if seen is None and asked.chat and options.told_by_body:
         assert options.workflow is not None
         own = request.extensions
         headers = (request.headers._list if options.untold
-                   and type(request) is copies.request and "trace" not in own
-                   else None)
+                   and type(request) is copies.request and len(own) == 1
+                   and "timeout" in own and pooled.open()
+                   and _template(pooled, asked, request) is not None else None)
         found = None
         if headers is not None or not copies.sdk_retries(request):
             found = options.engine.begin_chat(
@@ -52,7 +53,7 @@ def begun(http: typing.Any, copies: Copies, options: Options,
                     or options.is_own(asked, sent[0], name)):
                 try:
                     return Plain((http, copies, options, request, asked.url),
-                                 asked.api, content, call, name, permit, sent)
+                                 asked, content, call, name, permit, sent)
                 except BaseException:  # what cannot be sent is not running
                     call.cancel()
                     raise
@@ -67,9 +68,16 @@ def begun(http: typing.Any, copies: Copies, options: Options,
         http, copies, options, request, asked.url, model, seen)
 
 
+def _template(pooled: Pooled, asked: Asked, request: typing.Any) -> "Template | None":
+    if not asked.watched:
+        asked.pooled = pooled.template(request)
+        asked.watched = True
+    return asked.pooled
+
+
 class Plain:
-    """One attempt of a call, permitted: `request` is the client's own, stamped
-    as this attempt's."""
+    """One attempt of a call, permitted: `request` is for the pool, the client's
+    own stamped as this attempt's."""
 
     # Until they came.
     response: typing.Any = None  # once its head is there
@@ -78,35 +86,23 @@ class Plain:
     error: "BaseException | None" = None  # instead of one of these
 
     def __init__(self, sender: "tuple[typing.Any, Copies, Options, typing.Any, str]",
-                 api: "tuple[str, str]", content: bytes, call: "Call", name: str,
+                 asked: Asked, content: bytes, call: "Call", name: str,
                  permit: "Decision", sent: "_Sent") -> None:
         """sender: what an Exchange is made of first; the others are of
         Engine.begin_chat()."""
         self.sender = sender
-        self.api = api
+        self.asked = asked
         self.content = content
         self.call = call
         self.name = name
         self.permit = permit
         self.started = time.monotonic()
         _, headers, self.timeouts, total, self.label = sent
+        self.sent_body = Sent(content)
+        self.request = typing.cast(Template, asked.pooled).request(
+            headers, self.sent_body, self.timeouts)
         # When the answer must be whole.
         self.until = None if total is None else self.started + total
-        self.events: "dict[str, dict[str, typing.Any]]" = {}  # of a BriefTrace
-        own = sender[3]
-        extensions = self.extensions = {**own.extensions,
-                                        "timeout": self.timeouts}
-        self.request = sender[1].copied(own, headers, extensions)
-
-    def traced(self, name: str, info: "dict[str, typing.Any]") -> None:
-        """The request's trace, until its first byte may have gone out."""
-        self.events[name] = info
-        if BriefTrace.is_last(name, info):
-            self.extensions.pop("trace", None)
-
-    async def atraced(self, name: str, info: "dict[str, typing.Any]") -> None:
-        """The same for async clients."""
-        self.traced(name, info)
 
     def answered(self, parts: "list[bytes]") -> bool:
         """The whole body came; whether it is an accepted answer."""
@@ -130,10 +126,9 @@ class Plain:
 
     def exchange(self) -> Exchange:
         """This request as an exchange that goes on from here."""
-        model = ModelRequest(*self.api, self.content, None, (self.name, False))
+        model = ModelRequest(*self.asked.api, self.content, None, (self.name, False))
         out = Exchange(*self.sender, model, None, self.call, self.permit)
-        self.extensions.pop("trace", None)  # it leads back here
-        out.trace = BriefTrace(self.events)
+        out.trace = ByBody(self.sent_body.asked or self.response is not None)
         out.going = out.came(out.permitted(self.permit, self.started),
                              self.timeouts, self.response, self.body,
                              self.decision, self.error)

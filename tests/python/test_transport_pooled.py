@@ -1,0 +1,269 @@
+"""The pool is asked directly where the package's own transport would ask it in
+the same way, and nobody stands in between."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import types
+import typing
+
+import httpx
+import httpx2
+import pytest
+from support.cards import card_of
+
+import fivegates
+from fivegates import transport
+from fivegates.transport import plain
+from fivegates.transport.pooled import Pooled
+
+_ANSWER = json.dumps({
+    "id": "c1", "object": "chat.completion", "created": 1, "model": "m1",
+    "choices": [{"index": 0, "finish_reason": "stop",
+                 "message": {"role": "assistant", "content": "hello"}}]}).encode()
+_HTTP = pytest.mark.parametrize("http", [httpx, httpx2], ids=["httpx", "httpx2"])
+_WAYS = pytest.mark.parametrize("blocks", [True, False], ids=["sync", "async"])
+
+
+def _core(http: typing.Any) -> typing.Any:
+    return importlib.import_module(http.__name__.replace("httpx", "httpcore"))
+
+
+def _kind(http: typing.Any, blocks: bool) -> "tuple[typing.Any, str]":
+    return ((http.HTTPTransport, "handle_request") if blocks else
+            (http.AsyncHTTPTransport, "handle_async_request"))
+
+
+class Pool:
+    """Answers each request, or fails."""
+
+    def __init__(self, http: typing.Any, error: "BaseException | None" = None) -> None:
+        self.core, self.error = _core(http), error
+        self.seen: "list[typing.Any]" = []
+
+    def handle_request(self, request: typing.Any) -> typing.Any:
+        self.seen.append(request)
+        if self.error is not None:
+            raise self.error
+        return self.core.Response(200, headers=[(b"A", b"b")],
+                                  content=self.core.ByteStream(_ANSWER)
+                                  if hasattr(self.core, "ByteStream") else _ANSWER)
+
+    async def handle_async_request(self, request: typing.Any) -> typing.Any:
+        return self.handle_request(request)
+
+
+class Client:
+    """A guarded one over a pool; its transport is `inner`."""
+
+    def __init__(self, http: typing.Any, blocks: bool,
+                 kind: typing.Any = None) -> None:
+        self.http, self.blocks = http, blocks
+        self.inner = (kind or _kind(http, blocks)[0])()
+        self.pool = self.inner._pool = Pool(http)
+        self.engine = fivegates.Engine(fivegates.Policy.loads(
+            card_of("http://a.test/v1", "http://b.test/v1"), auto_fingerprint=True))
+        self.client = (transport.client if blocks else transport.async_client)(
+            http, self.engine, "bare", inner=self.inner)
+
+    def asked(self, **extensions: typing.Any) -> typing.Any:
+        request = self.client.build_request(
+            "POST", "http://a.test/v1/chat/completions?x=1",
+            extensions=extensions, json={"model": "m1", "messages": [
+                {"role": "user", "content": "hi"}]})
+        return (self.client.send(request) if self.blocks
+                else asyncio.run(self.client.send(request)))
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> "list[int]":
+    """One for each request that took the long way."""
+    made: "list[int]" = []
+    begin = plain.Exchange.__init__
+
+    def counted(self: typing.Any, *args: typing.Any) -> None:
+        made.append(1)
+        begin(self, *args)
+
+    monkeypatch.setattr(plain.Exchange, "__init__", counted)
+    return made
+
+
+@_HTTP
+@_WAYS
+def test_the_packages_own_transport_is_passed_by(
+        http: typing.Any, blocks: bool, exchanges: "list[int]") -> None:
+    client = Client(http, blocks)
+    for _ in range(3):
+        assert client.asked().content == _ANSWER
+    assert not exchanges and len(client.pool.seen) == 3
+    made = client.pool.seen[-1]
+    assert type(made) is _core(http).Request
+    assert bytes(made.url) == b"http://a.test/v1/chat/completions?x=1"
+
+
+@_HTTP
+@_WAYS
+def test_whoever_wraps_it_is_not(http: typing.Any, blocks: bool,
+                                 exchanges: "list[int]") -> None:
+    """On the class, before or after the client is made, or on the transport."""
+    kind, name = _kind(http, blocks)
+    seen: "list[typing.Any]" = []
+    own = vars(kind)[name]
+
+    def wrapped(self: typing.Any, request: typing.Any) -> typing.Any:
+        seen.append(request)
+        return own(self, request)
+
+    first = Client(http, blocks)
+    first.asked()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kind, name, wrapped)
+        second = Client(http, blocks)
+        assert first.asked().content == second.asked().content == _ANSWER
+        assert len(seen) == len(exchanges) == 2
+    first.asked()
+    assert len(seen) == len(exchanges) == 2
+    first.inner.__dict__[name] = types.MethodType(wrapped, first.inner)
+    first.asked()
+    del first.inner.__dict__[name]
+    first.asked()
+    assert len(seen) == len(exchanges) == 3
+    first.inner.__dict__[name] = lambda request: wrapped(first.inner, request)
+    assert first.asked().content == _ANSWER
+    assert len(seen) == len(exchanges) == 4
+    assert all(isinstance(one, http.Request) for one in seen)
+
+
+@_HTTP
+@_WAYS
+def test_another_transport_is_asked_itself(http: typing.Any, blocks: bool,
+                                           exchanges: "list[int]") -> None:
+    kind, name = _kind(http, blocks)
+    seen: "list[typing.Any]" = []
+
+    def mine(self: typing.Any, request: typing.Any) -> typing.Any:
+        seen.append(request)
+        return getattr(kind, name)(self, request)
+
+    client = Client(http, blocks, type("Mine", (kind,), {name: mine}))
+    assert client.asked().content == _ANSWER
+    assert len(seen) == len(exchanges) == 1
+
+
+@_HTTP
+@pytest.mark.parametrize("extensions", [
+    {"trace": None}, {"target": b"/other"}, {"sni_hostname": "b.test"}], ids=repr)
+def test_extensions_are_the_packages_to_read(
+        http: typing.Any, extensions: typing.Any, exchanges: "list[int]") -> None:
+    client = Client(http, True)
+    assert client.asked(**extensions).content == _ANSWER and exchanges == [1]
+    [made] = client.pool.seen
+    if "target" in extensions:
+        assert bytes(made.url) == b"http://a.test/other"
+
+
+# Releases that are not there yet: what they do to a request or a response.
+_OTHERS = {
+    "a header": "request.headers['new'] = '1'",
+    "a method": "request.method = 'PUT'",
+    "a body": "request.stream = type(request.stream)(b'{}')",
+    "extensions": "request.extensions = {**request.extensions, 'new': 1}",
+    "a part of it": "self.other",
+    "an encoding": "then = lambda answer: setattr(answer, 'default_encoding', 'x')",
+    "a status": "then = lambda answer: setattr(answer, 'status_code', 201)",
+    "a stream": "then = lambda answer: setattr(answer, 'stream', wrapped(answer))",
+}
+
+
+@_HTTP
+@_WAYS
+@pytest.mark.parametrize("does", _OTHERS.values(), ids=_OTHERS)
+def test_a_release_that_does_more_is_not_passed_by(
+        http: typing.Any, blocks: bool, does: str, exchanges: "list[int]",
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name = _kind(http, blocks)
+    own = vars(kind)[name]
+    scope = own.__globals__
+    streams = scope["SyncByteStream" if blocks else "AsyncByteStream"]
+
+    class Wrapped(streams):  # type: ignore[misc, valid-type]
+        def __init__(self, stream: typing.Any) -> None:
+            self.stream = stream
+
+        def __iter__(self) -> typing.Any:
+            return iter(self.stream)
+
+        def __aiter__(self) -> typing.Any:
+            return self.stream.__aiter__()
+
+    # A function of the package's, by its scope.
+    monkeypatch.setitem(scope, "_own", own)
+    monkeypatch.setitem(scope, "wrapped", lambda answer: Wrapped(answer.stream))
+    waits = ("", "") if blocks else ("async ", "await ")
+    made: "dict[str, typing.Any]" = {}
+    exec(f"{waits[0]}def send(self, request):\n    then = lambda answer: None\n"
+         f"    {does}\n    answer = {waits[1]}_own(self, request)\n"
+         f"    then(answer)\n    return answer\n", scope, made)
+    monkeypatch.setattr(kind, name, made["send"])
+    client = Client(http, blocks)
+    client.inner.other = None
+    assert client.asked().content == _ANSWER
+    assert client.asked().content == _ANSWER
+    assert exchanges == [1, 1] and len(client.pool.seen) == 2
+
+
+@_HTTP
+@_WAYS
+@pytest.mark.parametrize("absent", ["map_httpcore_exceptions", "ResponseStream"])
+def test_a_release_of_other_parts_is_not_either(
+        http: typing.Any, blocks: bool, absent: str, exchanges: "list[int]",
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name = _kind(http, blocks)
+    scope = dict(vars(kind)[name].__globals__)
+    if absent == "ResponseStream" and not blocks:
+        absent = "AsyncResponseStream"
+    own = vars(kind)[name]
+    scope["other"] = scope.pop(absent)
+    code = own.__code__.replace(co_names=tuple(
+        "other" if one == absent else one for one in own.__code__.co_names))
+    monkeypatch.setattr(kind, name, types.FunctionType(code, scope, name))
+    client = Client(http, blocks)
+    assert client.asked().content == _ANSWER and exchanges == [1]
+
+
+def _errors(http: typing.Any) -> "list[BaseException]":
+    core = _core(http)
+    kinds = [one for one in vars(core).values() if isinstance(one, type)
+             and issubclass(one, Exception)]
+    assert len(kinds) > 12
+    return [*(kind("why") for kind in kinds), ValueError("mine"), KeyboardInterrupt()]
+
+
+@_HTTP
+@_WAYS
+def test_what_the_pool_raises_is_raised_as_its_transport_would(
+        http: typing.Any, blocks: bool) -> None:
+    kind, name = _kind(http, blocks)
+    inner = kind()
+    pooled = Pooled(http, kind, inner)
+    request = http.Request("POST", "http://a.test/", content=b"{}",
+                           extensions={"timeout": {}})
+    template = pooled.template(request)
+    assert template is not None
+    for error in _errors(http):
+        inner._pool = Pool(http, error)
+        raised = []
+        for ask, asked in ((getattr(inner, name), request),
+                           (pooled.ask if blocks else pooled.aask,
+                            template.request([], request.stream, {}))):
+            try:
+                out = ask(asked)
+                if not blocks:
+                    asyncio.run(out)
+            except BaseException as exc:
+                raised.append((type(exc), str(exc), exc.__cause__,
+                               exc.__suppress_context__))
+        assert len(raised) == 2 and raised[0] == raised[1]
