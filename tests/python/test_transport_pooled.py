@@ -137,6 +137,121 @@ def test_whoever_wraps_it_is_not(http: typing.Any, blocks: bool,
     assert all(isinstance(one, http.Request) for one in seen)
 
 
+class Pretender:
+    """A wrapper as wrapt's, which looks like what it wraps."""
+
+    def __init__(self, wrapped: typing.Any, seen: "list[typing.Any]") -> None:
+        self.__dict__.update(wrapped=wrapped, seen=seen)
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self.wrapped, name)
+
+    @property
+    def __class__(self) -> typing.Any:
+        return type(self.wrapped)
+
+    def __get__(self, one: typing.Any, kind: type) -> typing.Any:
+        return Pretender(self.wrapped.__get__(one, kind), self.seen)
+
+    def __call__(self, request: typing.Any) -> typing.Any:
+        self.seen.append(request)
+        return self.wrapped(request)
+
+
+@_HTTP
+@_WAYS
+@pytest.mark.parametrize("early", [True, False])
+def test_whoever_looks_like_it_is_not_either(
+        http: typing.Any, blocks: bool, early: bool, exchanges: "list[int]",
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name = _kind(http, blocks)
+    seen: "list[typing.Any]" = []
+    client = None if early else Client(http, blocks)
+    if client is not None:
+        client.asked()
+    monkeypatch.setattr(kind, name, Pretender(vars(kind)[name], seen))
+    client = client or Client(http, blocks)
+    assert client.asked().content == client.asked().content == _ANSWER
+    assert len(seen) == len(exchanges) == 2
+
+
+@_HTTP
+@_WAYS
+def test_the_method_of_another_is_the_others(http: typing.Any, blocks: bool) -> None:
+    client, other = Client(http, blocks), Client(http, blocks)
+    name = _kind(http, blocks)[1]
+    setattr(client.inner, name, getattr(other.inner, name))
+    assert client.asked().content == _ANSWER
+    assert (len(client.pool.seen), len(other.pool.seen)) == (0, 1)
+
+
+@_HTTP
+@_WAYS
+def test_whoever_is_put_around_it_later_is_asked(
+        http: typing.Any, blocks: bool, exchanges: "list[int]") -> None:
+    name = _kind(http, blocks)[1]
+    client = Client(http, blocks)
+    client.asked()
+    seen: "list[typing.Any]" = []
+
+    class Around:
+        def __init__(self, inner: typing.Any) -> None:
+            setattr(self, name, Pretender(getattr(inner, name), seen))
+
+    guard = client.client._transport
+    guard.inner = Around(guard.inner)
+    assert client.asked().content == _ANSWER
+    assert len(seen) == len(exchanges) == 1
+    guard.inner = client.inner
+    client.asked()
+    assert len(seen) == len(exchanges) == 1 and len(client.pool.seen) == 3
+
+
+@_HTTP
+@_WAYS
+def test_a_pool_may_change_what_it_is_asked_with(
+        http: typing.Any, blocks: bool, exchanges: "list[int]") -> None:
+    client = Client(http, blocks)
+    kind = type(client.pool)
+
+    class Changes(kind):  # type: ignore[misc, valid-type]
+        def handle_request(self, request: typing.Any) -> typing.Any:
+            request.url.target = b"/proxy" + request.url.target
+            request.extensions["timeout"]["read"] = 1
+            return super().handle_request(request)
+
+    client.inner._pool = pool = Changes(http)
+    client.asked()
+    client.asked()
+    assert [bytes(one.url) for one in pool.seen] == [
+        b"http://a.test/proxy/v1/chat/completions?x=1"] * 2 and not exchanges
+
+
+@_HTTP
+@_WAYS
+def test_a_body_that_a_hook_has_put_there_is_sent(
+        http: typing.Any, blocks: bool, exchanges: "list[int]") -> None:
+    client = Client(http, blocks)
+
+    def changed(request: typing.Any) -> None:
+        request.stream = http.ByteStream(b"other")
+        request.headers["content-length"] = "5"
+
+    async def achanged(request: typing.Any) -> None:
+        changed(request)
+
+    client.client.event_hooks = {"request": [changed if blocks else achanged]}
+    client.asked()
+    [made] = client.pool.seen
+
+    async def body() -> bytes:
+        return b"".join([part async for part in made.stream])
+
+    assert (b"".join(made.stream) if blocks else asyncio.run(body())) == b"other"
+    assert (b"content-length", b"5") in [
+        (name.lower(), value) for name, value in made.headers] and not exchanges
+
+
 @_HTTP
 @_WAYS
 def test_another_transport_is_asked_itself(http: typing.Any, blocks: bool,
@@ -232,6 +347,43 @@ def test_a_release_of_other_parts_is_not_either(
     monkeypatch.setattr(kind, name, types.FunctionType(code, scope, name))
     client = Client(http, blocks)
     assert client.asked().content == _ANSWER and exchanges == [1]
+
+
+@_HTTP
+@_WAYS
+@pytest.mark.parametrize("part", ["Request", "URL"])
+def test_parts_without_a_dict_are_the_packages_to_make(
+        http: typing.Any, blocks: bool, part: str, exchanges: "list[int]",
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    core = _core(http)
+    own = getattr(core, part)
+
+    class Slotted:
+        __slots__ = ("method", "url", "headers", "stream", "extensions",
+                     "scheme", "host", "port", "target")
+
+        def __init__(self, *args: typing.Any, **named: typing.Any) -> None:
+            for name, value in vars(own(*args, **named)).items():
+                setattr(self, name, value)
+
+        def __bytes__(self) -> bytes:
+            return b"slotted"
+
+    # A request takes no URL of another class: there it is put in afterwards.
+    made = Slotted if part == "Request" else lambda **named: named
+    if part == "URL":
+        init = core.Request.__init__
+
+        def begin(self: typing.Any, method: str, url: typing.Any,
+                  **more: typing.Any) -> None:
+            init(self, method, own(**url), **more)
+            self.url = Slotted(**url)
+
+        monkeypatch.setattr(core.Request, "__init__", begin)
+    monkeypatch.setattr(core, part, made)
+    client = Client(http, blocks)
+    assert client.asked().content == client.asked().content == _ANSWER
+    assert exchanges == [1, 1] and len(client.pool.seen) == 2
 
 
 def _errors(http: typing.Any) -> "list[BaseException]":

@@ -67,8 +67,16 @@ def make(http: typing.Any) -> type:
         """Sends each request to a model through an engine."""
 
         def __init__(self, inner: typing.Any, options: Options) -> None:
-            self.inner = inner
+            self._pooled = Pooled(http, http.AsyncHTTPTransport, inner)
             self.options = options
+
+        @property
+        def inner(self) -> typing.Any:
+            """What sends the requests; others may be put around it later."""
+            return self._pooled.inner
+
+        @inner.setter
+        def inner(self, inner: typing.Any) -> None:
             self._pooled = Pooled(http, http.AsyncHTTPTransport, inner)
 
         async def handle_async_request(self, request: typing.Any) -> typing.Any:

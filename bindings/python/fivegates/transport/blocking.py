@@ -70,10 +70,18 @@ def make(http: typing.Any) -> type:
         """Sends each request to a model through an engine."""
 
         def __init__(self, inner: typing.Any, options: Options) -> None:
-            self.inner = inner
-            self.options = options
             self._pooled = Pooled(http, http.HTTPTransport, inner)
+            self.options = options
             self._dropped: "Dropped" = []
+
+        @property
+        def inner(self) -> typing.Any:
+            """What sends the requests; others may be put around it later."""
+            return self._pooled.inner
+
+        @inner.setter
+        def inner(self, inner: typing.Any) -> None:
+            self._pooled = Pooled(http, http.HTTPTransport, inner)
 
         def handle_request(self, request: typing.Any) -> typing.Any:
             if self._dropped:

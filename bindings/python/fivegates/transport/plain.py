@@ -98,7 +98,7 @@ class Plain:
         self.permit = permit
         self.started = time.monotonic()
         _, headers, self.timeouts, total, self.label = sent
-        self.sent_body = Sent(content)
+        self.sent_body = Sent(sender[3].stream)
         self.request = typing.cast(Template, asked.pooled).request(
             headers, self.sent_body, self.timeouts)
         # When the answer must be whole.

@@ -23,30 +23,34 @@ class Sent:
 
     asked = False
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+    def __init__(self, stream: typing.Any) -> None:
+        """stream: the request's own, as an event hook may have left it."""
+        self._stream = stream
 
     def __iter__(self) -> "typing.Iterator[bytes]":
         self.asked = True
-        yield self._content
+        return iter(self._stream)
 
-    async def __aiter__(self) -> "typing.AsyncIterator[bytes]":
+    def __aiter__(self) -> "typing.AsyncIterator[bytes]":
         self.asked = True
-        yield self._content
+        return typing.cast("typing.AsyncIterator[bytes]",
+                           self._stream.__aiter__())
 
 
 class Template(typing.NamedTuple):
     """What requests to one URL are made of."""
 
     kind: type  # of the pool's requests
-    url: typing.Any
+    place: type  # of their URLs
+    parts: "dict[str, typing.Any]"  # of the URL
 
     def request(self, headers: "list[tuple[bytes, bytes]]", body: Sent,
                 timeouts: typing.Any) -> typing.Any:
         """One for the pool. timeouts: as httpx has them in extensions."""
         out: typing.Any = object.__new__(self.kind)
         out.method = b"POST"
-        out.url = self.url
+        out.url = object.__new__(self.place)  # the pool may change it
+        out.url.__dict__.update(self.parts)
         out.headers = headers
         out.stream = body
         out.extensions = {"timeout": timeouts}
@@ -64,7 +68,7 @@ class _Watch:
         self.request: typing.Any = None
         self.status = 200
         self.headers = [(b"A", b"b")]
-        self.stream = Sent(b"")
+        self.stream = Sent(())
         self.extensions: "dict[str, typing.Any]" = {}
 
     def handle_request(self, request: typing.Any) -> typing.Any:
@@ -83,7 +87,7 @@ class Pooled:
         one of these."""
         blocks = kind is http.HTTPTransport
         self._name = "handle_request" if blocks else "handle_async_request"
-        self._inner = inner
+        self.inner = inner
         self._response: typing.Any = http.Response
         send = vars(kind).get(self._name)
         own = getattr(send, "__globals__", {})
@@ -92,39 +96,43 @@ class Pooled:
         self._mapped: typing.Any = own.get("map_httpcore_exceptions")
         # The package's own function, by what is in its module. None: somebody
         # has wrapped it, or its parts are not known.
+        # (By type(): a wrapper may pretend to be what it wraps.)
         self._send: typing.Any = send if (
-            isinstance(send, types.FunctionType)
+            type(send) is types.FunctionType
             and None not in (self._stream, self._mapped)) else None
 
     def open(self) -> bool:
         """Whether it may be asked directly."""
-        return self._send is not None and getattr(getattr(
-            self._inner, self._name, None), "__func__", None) is self._send
+        send = getattr(self.inner, self._name, None)
+        return (self._send is not None and type(send) is types.MethodType
+                and send.__func__ is self._send
+                and send.__self__ is self.inner)
 
     def template(self, request: typing.Any) -> "Template | None":
         """What requests like this one of a client are made of; None: they, or
         the responses to them, are made in another way than here."""
         watch, before = _Watch(), _sent(request)
         try:
-            response = self._send(watch, request)
-            if not isinstance(response, self._response):  # a coroutine
-                response.send(None)
-        except StopIteration as stop:
-            response = stop.value
-        except Exception:  # whoever sends it will say why
-            return None
-        made = watch.request
-        if (made is None or vars(made).keys() != _PARTS or made.method != b"POST"
-                or before != (made.headers, id(made.stream), id(made.extensions),
-                              made.extensions)
-                or _parts(response) != _parts(self.response(watch))):
-            return None
-        return Template(type(made), made.url)
+            try:
+                response = self._send(watch, request)
+                if not isinstance(response, self._response):  # a coroutine
+                    response.send(None)
+            except StopIteration as stop:
+                response = stop.value
+            made = watch.request
+            if (vars(made).keys() == _PARTS and made.method == b"POST"
+                    and before == (made.headers, id(made.stream),
+                                   id(made.extensions), made.extensions)
+                    and _parts(response) == _parts(self.response(watch))):
+                return Template(type(made), type(made.url), vars(made.url))
+        except Exception:  # whoever sends it will say why, if there is a reason
+            pass
+        return None
 
     def ask(self, request: typing.Any) -> typing.Any:
         """The response to a request of Template.request()."""
         try:
-            answer = self._inner._pool.handle_request(request)
+            answer = self.inner._pool.handle_request(request)
         except Exception:
             with self._mapped():
                 raise
@@ -133,7 +141,7 @@ class Pooled:
     async def aask(self, request: typing.Any) -> typing.Any:
         """The same of an async transport."""
         try:
-            answer = await self._inner._pool.handle_async_request(request)
+            answer = await self.inner._pool.handle_async_request(request)
         except Exception:
             with self._mapped():
                 raise
