@@ -4,8 +4,11 @@ the same way, and nobody stands in between."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
+import socket
+import threading
 import types
 import typing
 
@@ -278,6 +281,45 @@ def test_extensions_are_the_packages_to_read(
     [made] = client.pool.seen
     if "target" in extensions:
         assert bytes(made.url) == b"http://a.test/other"
+
+
+@pytest.fixture
+def deaf() -> "typing.Iterator[str]":
+    """A proxy that hangs up when it is asked for a connection: its URL."""
+    def hangs_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                asking, _ = listens.accept()
+                with asking:
+                    assert asking.recv(9) == b"CONNECT a"
+
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        thread = threading.Thread(target=hangs_up)
+        thread.start()
+        yield f"http://127.0.0.1:{listens.getsockname()[1]}"
+        listens.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@_HTTP
+@_WAYS
+def test_what_a_proxy_has_not_passed_on_costs_nothing(
+        http: typing.Any, blocks: bool, deaf: str) -> None:
+    engine = fivegates.Engine(fivegates.Policy.loads(
+        card_of("https://a.test/v1", "https://b.test/v1"), auto_fingerprint=True))
+
+    async def asked() -> None:
+        client = (transport.client if blocks else transport.async_client)(
+            http, engine, "bare", inner=_kind(http, blocks)[0](
+                proxy=deaf, verify=False))
+        sent = client.post("https://a.test/v1/chat/completions", json={
+            "model": "m1", "messages": [{"role": "user", "content": "hi"}]})
+        await sent
+
+    with pytest.raises(http.TransportError):
+        asyncio.run(asked())
+    assert engine.workflow("bare")["spent_today_nusd"] == 0
+    assert engine.route("main")["attempts"] > 1
 
 
 # Releases that are not there yet: what they do to a request or a response.

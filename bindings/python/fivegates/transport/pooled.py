@@ -6,7 +6,8 @@ For a request that is the client's but for two headers that is the dearest part
 of guarding it, so such a one is made here; once for each URL the package's own
 code is watched making one, and only where it does what is done here. Whoever
 stands in the way, as instrumentation does that replaces handle_request(), is
-not passed by.
+not passed by. Nor is a proxy's pool asked: if that fails, only a trace tells
+whether the proxy did not answer or the provider.
 """
 
 from __future__ import annotations
@@ -94,11 +95,14 @@ class Pooled:
         self._stream: typing.Any = own.get(
             "ResponseStream" if blocks else "AsyncResponseStream")
         self._mapped: typing.Any = own.get("map_httpcore_exceptions")
+        pool = getattr(inner, "_pool", None)
+        direct = all(getattr(pool, name, None) is None
+                     for name in ("_proxy", "_proxy_url"))
         # The package's own function, by what is in its module. None: somebody
-        # has wrapped it, or its parts are not known.
+        # has wrapped it, or its parts are not known, or it is not to be used.
         # (By type(): a wrapper may pretend to be what it wraps.)
         self._send: typing.Any = send if (
-            type(send) is types.FunctionType
+            type(send) is types.FunctionType and direct
             and None not in (self._stream, self._mapped)) else None
 
     def open(self) -> bool:
