@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import importlib
 import json
 import socket
@@ -228,6 +229,42 @@ def test_a_pool_may_change_what_it_is_asked_with(
     client.asked()
     assert [bytes(one.url) for one in pool.seen] == [
         b"http://a.test/proxy/v1/chat/completions?x=1"] * 2 and not exchanges
+
+
+@_HTTP
+@_WAYS
+def test_a_copy_that_was_sent_is_no_unsent_request(
+        http: typing.Any, blocks: bool) -> None:
+    client = Client(http, blocks)
+    kind = type(client.pool)
+
+    class Copies(kind):  # type: ignore[misc, valid-type]
+        def handle_request(self, request: typing.Any) -> typing.Any:
+            b"".join(copy.deepcopy(request).stream)
+            raise self.core.ConnectTimeout("of another try")
+
+    client.inner._pool = Copies(http)
+    with pytest.raises(http.ConnectTimeout):
+        client.asked()
+    assert client.engine.workflow("bare")["spent_today_nusd"] > 0
+    assert client.engine.route("main")["attempts"] == 1
+
+
+@_HTTP
+def test_one_that_nothing_is_learned_of_takes_nothing_away(
+        http: typing.Any, exchanges: "list[int]",
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two at once: the other is being made of what was learned of it."""
+    client = Client(http, True)
+    learn = Pooled.template
+
+    def odd(self: Pooled, request: typing.Any) -> None:
+        monkeypatch.setattr(Pooled, "template", learn)
+        client.asked()
+
+    monkeypatch.setattr(Pooled, "template", odd)
+    client.asked()
+    assert not exchanges and len(client.pool.seen) == 2
 
 
 @_HTTP

@@ -70,7 +70,9 @@ def begun(http: typing.Any, copies: Copies, options: Options, pooled: Pooled,
 
 def _template(pooled: Pooled, asked: Asked, request: typing.Any) -> "Template | None":
     if not asked.watched:
-        asked.pooled = pooled.template(request)
+        found = pooled.template(request)
+        if found is not None:  # another thread's stays: it is being used
+            asked.pooled = found
         asked.watched = True
     return asked.pooled
 

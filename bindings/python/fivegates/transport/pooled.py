@@ -26,16 +26,18 @@ class Sent:
 
     def __init__(self, stream: typing.Any) -> None:
         """stream: the request's own, as an event hook may have left it."""
-        self._stream = stream
+        self._own = stream
 
     def __iter__(self) -> "typing.Iterator[bytes]":
         self.asked = True
-        return iter(self._stream)
+        return iter(self._own)
 
     def __aiter__(self) -> "typing.AsyncIterator[bytes]":
         self.asked = True
-        return typing.cast("typing.AsyncIterator[bytes]",
-                           self._stream.__aiter__())
+        return typing.cast("typing.AsyncIterator[bytes]", self._own.__aiter__())
+
+    def __deepcopy__(self, memo: object) -> "Sent":
+        return self  # whoever sends the copy asks for this one's body
 
 
 class Template(typing.NamedTuple):
