@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
+import urllib.request
 
 from fivegates.errors import ArgumentError
 from fivegates.transport.options import CallOptions, Options, current, guarded
@@ -79,6 +80,38 @@ def _defaults(http: typing.Any) -> "dict[str, typing.Any]":
             "follow_redirects": True}
 
 
+def _mounts(http: typing.Any, kind: str,
+            guard: "typing.Callable[[typing.Any], typing.Any]",
+            ) -> "dict[str, typing.Any]":
+    """What the environment's proxies add to a client: a client that is given a
+    transport does not ask for them, so one without is asked what it has."""
+    found = urllib.request.getproxies()
+    if not any(found.get(scheme) for scheme in ("http", "https", "all")):
+        return {}
+    own = getattr(getattr(http, kind)(limits=_limits(http)), "_mounts", None)
+    if own is None:
+        raise ArgumentError(
+            f"the environment names proxies, and where this {http.__name__} keeps "
+            f"them is not known; give inner={http.__name__}.HTTPTransport(proxy=...) "
+            f"(AsyncHTTPTransport for an async client), or unset HTTP_PROXY, "
+            f"HTTPS_PROXY and ALL_PROXY")
+    return {"mounts": {pattern.pattern: None if one is None else guard(one)
+                       for pattern, one in own.items()}}
+
+
+def _options(engine: "Engine", workflow: "str | None",
+             given: "dict[str, typing.Any]") -> Options:
+    known = inspect.getfullargspec(Options.__init__).kwonlyargs
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"{name!r} is no option of a guarded client; it has "
+                f"{', '.join(['inner', *known])}. What httpx's clients are given "
+                f"goes to inner=HTTPTransport(http2=..., verify=..., proxy=...), "
+                f"or is set on the client that is returned")
+    return Options(engine, workflow, **given)
+
+
 def transport(http: typing.Any, engine: "Engine",
               workflow: "str | None" = None, *, inner: typing.Any = None,
               **options: typing.Any) -> typing.Any:
@@ -110,8 +143,9 @@ def transport(http: typing.Any, engine: "Engine",
     if inspect.iscoroutinefunction(getattr(options.get("cache"), "lookup", None)):
         raise ArgumentError("a blocking client cannot wait for an async cache; "
                             "give an AnswerCache")
-    return _blocking(_checked(http))(inner or http.HTTPTransport(limits=_limits(http)),
-                           Options(engine, workflow, **options))
+    made = _options(engine, workflow, options)
+    return _blocking(_checked(http))(
+        inner or http.HTTPTransport(limits=_limits(http)), made)
 
 
 def async_transport(http: typing.Any, engine: "Engine",
@@ -119,9 +153,9 @@ def async_transport(http: typing.Any, engine: "Engine",
                     inner: typing.Any = None,
                     **options: typing.Any) -> typing.Any:
     """The same for http.AsyncClient; cached may be a coroutine function."""
+    made = _options(engine, workflow, options)
     return _asynchronous(_checked(http))(
-        inner or http.AsyncHTTPTransport(limits=_limits(http)),
-        Options(engine, workflow, **options))
+        inner or http.AsyncHTTPTransport(limits=_limits(http)), made)
 
 
 def client(http: typing.Any, engine: "Engine", workflow: "str | None" = None,
@@ -129,20 +163,24 @@ def client(http: typing.Any, engine: "Engine", workflow: "str | None" = None,
     """An http.Client with the SDKs' own settings and a guarded transport.
 
     For the http_client of openai, anthropic and their kin; options are those
-    of transport().
+    of transport(). Without an inner transport it sends through the proxies that
+    the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as
+    theirs do.
     """
-    return _checked(http).Client(
-        transport=transport(http, engine, workflow, inner=inner, **options),
-        **_defaults(http))
+    made = transport(http, engine, workflow, inner=inner, **options)
+    return http.Client(transport=made, **_defaults(http), **(
+        {} if inner is not None else _mounts(http, "Client", lambda proxy: (
+            _blocking(http)(proxy, made.options)))))
 
 
 def async_client(http: typing.Any, engine: "Engine",
                  workflow: "str | None" = None, *, inner: typing.Any = None,
                  **options: typing.Any) -> typing.Any:
     """An http.AsyncClient, likewise."""
-    return _checked(http).AsyncClient(
-        transport=async_transport(http, engine, workflow, inner=inner,
-                                  **options), **_defaults(http))
+    made = async_transport(http, engine, workflow, inner=inner, **options)
+    return http.AsyncClient(transport=made, **_defaults(http), **(
+        {} if inner is not None else _mounts(http, "AsyncClient", lambda proxy: (
+            _asynchronous(http)(proxy, made.options)))))
 
 
 def timed_client(http: typing.Any, *, inner: typing.Any = None) -> typing.Any:
@@ -153,8 +191,10 @@ def timed_client(http: typing.Any, *, inner: typing.Any = None) -> typing.Any:
     time is over, whatever comes meanwhile: a plain client's time-outs are for
     each read, and keep-alives never exceed them. Raised is http.ReadTimeout, in
     the SDK's own class. Outside of an attempt it is a client like any other.
-    Engine.arun() needs none: it cancels the attempt. inner: as of transport().
+    Engine.arun() needs none: it cancels the attempt. inner: as of client().
     """
-    return _checked(http).Client(
-        transport=_timed(http)(inner or http.HTTPTransport(limits=_limits(http))),
-        **_defaults(http))
+    make = _timed(_checked(http))
+    return http.Client(
+        transport=make(inner or http.HTTPTransport(limits=_limits(http))),
+        **_defaults(http),
+        **({} if inner is not None else _mounts(http, "Client", make)))

@@ -17,6 +17,7 @@ transport share every line that decides.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 import time
@@ -96,6 +97,7 @@ class Exchange(Driven):
         self.on_decision = options.on_decision
         self.ledger = options.ledger
         self.seen = seen
+        self.since = time.monotonic()
         self.heard = not (seen is None and self.ledger is None
                           and self.on_decision is None)
         if call is not None:
@@ -123,7 +125,7 @@ class Exchange(Driven):
             self.call, permit, self.route(permit.route or ""), self.streamed,
             self.workflow)
         if started is not None:
-            attempt.started = started
+            attempt.started = self.since = started
         self.attempts = 1
         return attempt
 
@@ -176,10 +178,19 @@ class Exchange(Driven):
         if decision.ladder_step == "cached" and self.cache is not None:
             found = yield "ask", self.cache.lookup, (self.key_of_answer(),
                                                      decision.max_age_s)
-            return found is not None, found and made.found(found, decision)
-        self.cached = made.cached if self.options.cached else None
-        self.preset = made.preset if self.options.preset else None
-        return (yield from super()._stand_in(decision))
+            out = found and made.found(found, decision)
+        else:
+            self.cached = made.cached if self.options.cached else None
+            self.preset = made.preset if self.options.preset else None
+            _, out = yield from super()._stand_in(decision)
+        if out is not None:
+            self._timed(out)
+        return out is not None, out
+
+    def _timed(self, response: typing.Any) -> None:
+        """A response that no client reads anew: those time what they read."""
+        response.elapsed = datetime.timedelta(
+            seconds=time.monotonic() - self.since)
 
     # ---- requests
 
@@ -407,6 +418,7 @@ class Exchange(Driven):
             headers.pop("content-encoding", None)
             out = make(headers=headers, stream=self.http.ByteStream(raw))
             out.read()
+        self._timed(out)
         return out
 
     def _whole(self, attempt: Attempt, response: typing.Any, body: bytes,

@@ -8,6 +8,7 @@ the SDK would have raised for the same failure.
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 import typing
@@ -219,8 +220,10 @@ def _hinted(refused: Refused, http: typing.Any, request: typing.Any) -> typing.A
     status = decision.hint_status or _UNAVAILABLE
     if status == _UNAVAILABLE:
         status = _REMEMBERED.get(decision.owner, status)
-    return http.Response(
+    out = http.Response(
         status, headers=headers, request=request,
         content=json.dumps({"error": {
             "message": message, "type": "fivegates",
             "code": decision.reason}}).encode())
+    out.elapsed = datetime.timedelta()
+    return out
