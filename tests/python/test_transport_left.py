@@ -17,7 +17,7 @@ from support.guarded import CORE, HTTP
 
 import fivegates
 from fivegates import transport
-from fivegates.transport import plain
+from fivegates.transport import asynchronous, plain
 
 Json = typing.Dict[str, typing.Any]
 Clock = typing.Callable[[], int]
@@ -278,3 +278,27 @@ def test_an_engine_that_fails_is_not_the_wire(met: Json, hooks: Json,
     with pytest.raises(Stopped if met else ConnectionResetError):
         asked.go()
     assert len(inner.sent) == 1 and [body.closed for body in inner.bodies] == [1]
+
+
+@_WAYS
+def test_an_answer_that_came_whole_is_not_late(
+        hooks: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its connection takes to be given back."""
+    class Slow(Body):
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await super().aclose()
+
+    class Whole(Inner):
+        async def handle_async_request(self, request: typing.Any) -> typing.Any:
+            assert [part async for part in request.stream]
+            self.bodies.append(Slow(None))
+            return CORE.Response(
+                200, headers=[(b"content-type", b"application/json")],
+                content=self.bodies[-1])
+
+    monkeypatch.setattr(asynchronous, "_left", lambda until: 0.0)
+    asked = Asked(Whole(), hooks, False)
+    assert asked.go().status_code == 200
+    assert asked.idle() and asked.engine.workflow("bare")["primary_success"] == 1

@@ -130,6 +130,7 @@ class AsyncWire:
     async def plain(self, call: Plain, pooled: Pooled) -> bool:
         """Sends a plain request; whether an accepted answer came whole."""
         parts: "list[bytes]" = []
+        whole = False
         try:
             # One for all: each costs as much as the engine.
             with anyio.move_on_after(_left(call.until)) as scope:
@@ -140,10 +141,13 @@ class AsyncWire:
                 stream = self._stream
                 async for chunk in stream:
                     parts.append(chunk)
+                whole = True
                 await stream.aclose()
                 self._stream = None
             if scope.cancelled_caught:
-                raise Late("no whole answer in time")
+                if not whole:
+                    raise Late("no whole answer in time")
+                await self.close()
         except BaseException:
             await self.close()
             raise
