@@ -98,7 +98,7 @@ def http_of(package: str, since: int) -> str:
 
 def test_all_are_here() -> None:
     assert set(SNIPPETS) == {
-        "openai", "anthropic", "google-genai", "langchain-openai",
+        "openai", "openai, async and streaming", "anthropic", "google-genai", "langchain-openai",
         "llama-index", "pydantic-ai", "anthropic middleware",
         "langchain agents", "litellm", "tenacity", "botocore", "urllib3",
         "requests", "aiohttp"}
@@ -125,6 +125,27 @@ def test_openai(page: Page, capsys: "pytest.CaptureFixture[str]") -> None:
     assert scope["answer"].choices[0].message.content == "hello"
     assert served(scope, capsys)
     scope["client"].close()
+
+
+def test_openai_async_and_streaming(page: Page,
+                                    capsys: "pytest.CaptureFixture[str]") -> None:
+    scope = page.run("openai, async and streaming", http_of("openai", 3))
+
+    async def main() -> None:
+        async with scope["client"]:
+            await scope["ask"](MESSAGES)
+
+    asyncio.run(main())
+    told = capsys.readouterr().out
+    assert told.startswith("hello")
+    assert scope["engine"].workflow("support-answer")["primary_success"] == 1
+
+
+def test_the_card_is_approved() -> None:
+    [card] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    policy = fivegates.Policy.loads(card)
+    assert policy.workflows() == ("support-answer",)
+    assert policy.lint() == []  # nor is its contract stale
 
 
 def test_anthropic(page: Page, capsys: "pytest.CaptureFixture[str]") -> None:
