@@ -170,8 +170,8 @@ class Attempt:
     # ---- progress
 
     def _event(self, kind: "EventKind", value: "int | str | None" = None) -> None:
-        self.sent_said = True
         self.call.event(kind, value, attempt=self.number)
+        self.sent_said = True  # not before: an interrupt may come in between
 
     def sent(self) -> None:
         """The request is on its way."""
@@ -179,8 +179,8 @@ class Attempt:
 
     def accepted(self) -> None:
         """A 2xx head came."""
-        self.head_seen = self.sent_said = True
-        self.call.event("accepted", attempt=self.number)
+        self.head_seen = True
+        self._event("accepted")
 
     def lifecycle(self) -> None:
         """A ping or a created event came: bytes, not content."""
