@@ -90,6 +90,19 @@ def in_flight(day: Day, count: int) -> None:
     raise AssertionError("the requests do not come")
 
 
+def steps(done: "list[Json]") -> "list[str]":
+    """What must have answered those that were not sent: each process keeps its
+    own answers, and some questions are the same."""
+    kept: "set[int]" = set()
+    out = []
+    for one in done:
+        if one["action"] != "accept":
+            out.append("cached" if one["same"] and one["process"] in kept else "preset")
+        elif one["same"]:
+            kept.add(one["process"])
+    return out
+
+
 @pytest.mark.parametrize("level", ["card", "workflow"])
 def test_the_cap(provider: ladder.Provider, tmp_path: pathlib.Path,
                  level: str) -> None:
@@ -126,7 +139,7 @@ def test_the_cap(provider: ladder.Provider, tmp_path: pathlib.Path,
         assert CAP_NUSD - HOLD_NUSD < one <= CAP_NUSD  # and it was used
     # After it nothing is sent: what there is in the cache, else the preset.
     rest = [one for one in done if one["action"] != "accept"]
-    assert {one["step"] for one in rest} == {"cached", "preset"}
+    assert [one["step"] for one in rest] == steps(done)
     for one in rest:
         assert one["action"] == "degrade" and one["reason"] == "spend_per_day"
         assert one["label"] == {"requested": "main", "served": None,
@@ -138,6 +151,10 @@ def test_the_cap(provider: ladder.Provider, tmp_path: pathlib.Path,
     tomorrow = day.run(2, UNIX_MS + DAY_MS, 1)
     assert [one["action"] for one in tomorrow] == ["accept", "accept"]
     assert sum(day.spent_nusd(UNIX_MS + DAY_MS)) == cap.final_nusd(day.journal())
+    # One process alone has answers of its own when a day's is spent.
+    alone = day.run(80, UNIX_MS + 2 * DAY_MS, 1)
+    assert [one["step"] for one in alone if one["action"] != "accept"] == steps(alone)
+    assert {"cached", "preset"} == {*steps(alone)}
 
 
 def _answer_nusd() -> int:

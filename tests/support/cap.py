@@ -85,7 +85,7 @@ def _call(engine: typing.Any, url: str, workflow: str, number: int,
     decision = outcome.decision
     return {"action": decision.action, "step": decision.ladder_step,
             "reason": decision.reason, "label": outcome.label,
-            "workflow": workflow}
+            "workflow": workflow, "process": os.getpid(), "same": bool(number % 2)}
 
 
 def _work(card: Json, region: str, url: str, calls: int, unix_ms: int) -> None:
