@@ -8,7 +8,7 @@ export PYTHON
 # All servers here are on loopback, which no proxy of the environment can reach.
 comma := ,
 export NO_PROXY := $(if $(NO_PROXY),$(NO_PROXY)$(comma))127.0.0.1,localhost
-export no_proxy := $(if $(no_proxy),$(no_proxy)$(comma))127.0.0.1,localhost
+export no_proxy := $(if $(no_proxy),$(no_proxy)$(comma)127.0.0.1$(comma)localhost,$(NO_PROXY))
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
