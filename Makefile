@@ -5,14 +5,14 @@ VENV := .venv
 BUILD := build/meson
 LIB := build/lib
 export PYTHON
-# All servers here are on loopback, which no proxy of the environment can reach.
-comma := ,
-export NO_PROXY := $(if $(NO_PROXY),$(NO_PROXY)$(comma))127.0.0.1,localhost
-export no_proxy := $(if $(no_proxy),$(no_proxy)$(comma)127.0.0.1$(comma)localhost,$(NO_PROXY))
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
+# Its provider is on loopback, which no proxy of the environment can reach.
+comma := ,
+demo: export NO_PROXY := $(if $(NO_PROXY),$(NO_PROXY)$(comma))127.0.0.1,localhost
+demo: export no_proxy := $(if $(no_proxy),$(no_proxy)$(comma)127.0.0.1$(comma)localhost,$(NO_PROXY))
 demo: ## install what is missing, build, and compare plain retries with fivegates
 	@.ci/setup demo
 	@$(VENV)/bin/python examples/demo/demo.py --keep build/demo $(ARGS)
