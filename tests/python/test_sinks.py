@@ -371,6 +371,19 @@ print(json.dumps([struct.unpack_from("q", said, 8 * me)[0]
 """
 
 
+def test_a_torn_line_that_is_put_away_spoils_no_other(tmp_path: pathlib.Path) -> None:
+    """Read in their order, as one text, or each by itself."""
+    path = tmp_path / "ledger"
+    with RotatingFileLedger(path, max_bytes=10) as ledger:
+        ledger.write("1")
+        with path.open("a") as other:
+            other.write('{"torn')
+        ledger.write("234567")
+    assert every_line(path) == ["1", '{"torn', "234567"]
+    assert path.with_suffix(".1").read_text() == '1\n{"torn\n'
+    assert path.read_text() == "234567\n"
+
+
 def test_rotation_under_kill_9(tmp_path: pathlib.Path) -> None:
     """Of what a worker wrote only the line it was killed in may be missing,
     and nobody else's is torn by it."""

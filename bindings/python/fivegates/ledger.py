@@ -213,8 +213,8 @@ class FileLedger(Sink):
 
     def _append(self, text: bytes, here: os.stat_result) -> None:
         size = here.st_size if stat.S_ISREG(here.st_mode) else 0
-        if size and os.pread(self._fd, 1, size - 1) != b"\n":
-            text = b"\n" + text  # who wrote before was killed in the middle
+        if self._torn(size):
+            text = b"\n" + text
         done = 0
         try:
             while done < len(text):
@@ -225,6 +225,10 @@ class FileLedger(Sink):
             if 0 < done < len(text) and stat.S_ISREG(here.st_mode):
                 os.ftruncate(self._fd, size)
             raise
+
+    def _torn(self, size: int) -> bool:
+        """Whether who wrote the last of these bytes was killed in the middle."""
+        return size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
 
     def _drop(self) -> None:
         fd, self._fd = self._fd, -1

@@ -54,6 +54,8 @@ class RotatingFileLedger(FileLedger):
         if not self._due(here, length):
             return False
         try:
+            if self._torn(here.st_size):  # else it runs into the next file's
+                os.write(self._fd, b"\n")
             self._turn()
         except OSError as exc:  # a line in too large a file is not lost
             if not self._stuck:
