@@ -7,8 +7,9 @@ One whole chat completion after another over loopback, to a server in its own
 process that answers at once. The systems take short turns in an order that is
 drawn anew each round, so a busy neighbour hits all alike. What one adds is the
 median, over the rounds of a process, of its turn less the bare SDK's of the
-same round (the bare async SDK's for what is async); printed is the median of that over the processes and its range, by
-the clock and by the processor (the second minds a busy machine less).
+same round (the bare async SDK's for what is async); printed is the median of
+that over the processes and its range, by the clock and by the processor (the
+second minds a busy machine less).
 """
 
 from __future__ import annotations

@@ -171,9 +171,9 @@ PyObject *fgpy_classify(PyObject *module, PyObject *const *args,
                         Py_ssize_t nargs, PyObject *kwnames);
 PyObject *fgpy_decide(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                       PyObject *kwnames);
-/* An attempt came to its end by itself: the decision. */
 /* What fg_call_begin_attempt() decides of a ready call. */
 fgpy_decision *fgpy_call_permit(fgpy_call *self, int64_t now_ms);
+/* An attempt came to its end by itself: the decision. */
 PyObject *fgpy_call_succeeded(fgpy_call *self, uint32_t attempt,
                               const fg_answer *a, int64_t now_ms);
 PyObject *fgpy_call_chat_success(fgpy_call *self, PyObject *const *args,

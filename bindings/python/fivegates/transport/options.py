@@ -13,8 +13,8 @@ from fivegates.driven import unable
 from fivegates.compact import compact as built_in
 from fivegates.edits import Compact
 from fivegates.transport.copies import Copies
-from fivegates.transport.request import ModelRequest
 from fivegates.transport.pooled import Template
+from fivegates.transport.request import ModelRequest
 from fivegates.transport.targets import Targets
 
 if typing.TYPE_CHECKING:
